@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use archive::{
     ArchiveError, ArchiveWriter, FileEntry, Keyring, OnFailure, TableReader, UnfinishedArchive,
-    recover_tables,
+    UnfinishedDirectory, recover_tables,
 };
 
 use crate::event::{Event, EventKind};
@@ -75,6 +75,7 @@ fn finish(
     let is_merged = main.iter().any(|file| file.table == MERGED_TABLE);
     let target = partial.with_extension("");
     let scratch = target.with_extension("recovering");
+    remove_leftover(&scratch)?;
     let recipients = &unended.recipients;
     let mut archive =
         ArchiveWriter::create_for(&scratch, KIND, FORMAT, OnFailure::Remove, recipients)?;
@@ -166,6 +167,18 @@ fn finish(
     }
     replace_partial(partial, (&scratch, &target))?;
     Ok((target, info))
+}
+
+/// Removes what a recovery has left that was killed. The unfinished workload still has its events.
+fn remove_leftover(scratch: &Path) -> Result<(), ArchiveError> {
+    for path in [archive::partial_path(scratch), scratch.to_owned()] {
+        let is_left = std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir());
+        if is_left && !UnfinishedDirectory::at(path.clone()).being_written {
+            std::fs::remove_dir_all(&path)
+                .map_err(|error| ArchiveError::io("remove", &path, error))?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the base of the times of events: as it was noted, or as a manifest has it that is final already.

@@ -158,6 +158,9 @@ pub struct SeriesInfo {
     /// later one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub noted_part: u64,
+    /// Numbers of later parts that were recovered, and whose events are considered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub noted_recoveries: Vec<u64>,
     /// Events in the parts that ended near [`SeriesInfo::recorded_to_us`] or later. Those that ended earlier are settled
     /// ([`settled_us`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -168,6 +171,10 @@ pub struct SeriesInfo {
     /// Times of server events in the parts, near [`SeriesInfo::captured_to_us`] or later.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub running_server: Vec<i64>,
+    /// Statements that ran when a capture was stopped. The parts have them without a duration, and a log that is read again
+    /// has it. At most one of each session that was open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unended: Vec<RunningEvent>,
     /// Events that had ended by [`SeriesInfo::recorded_to_us`] and are in no part, since the source had not delivered them when
     /// it was killed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -206,9 +213,11 @@ impl SeriesInfo {
             captured_to_us: None,
             recovered_to_us: None,
             noted_part: 0,
+            noted_recoveries: Vec::new(),
             running: Vec::new(),
             running_left_out: 0,
             running_server: Vec::new(),
+            unended: Vec::new(),
             held: Vec::new(),
             protection: None,
             servers: Vec::new(),

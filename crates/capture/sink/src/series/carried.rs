@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::sink::SessionStart;
 use sql::may_have_effects;
+use workload::series::RunningEvent;
 use workload::session_state::{SessionStateTracker, analyze_statements};
 use workload::{Event, EventKind, EventRef, KindRef, Session};
 
@@ -27,6 +28,8 @@ pub(super) struct CarriedSession {
     pub(super) sequence: u64,
     /// Its record in that part.
     pub(super) record: Session,
+    /// Its last statement, if that has no duration so far.
+    pub(super) unended: Option<RunningEvent>,
 }
 
 /// Statements that begin a session in a part.
@@ -99,6 +102,7 @@ impl CarriedSessions {
             is_state_dropped: false,
             part,
             sequence: 0,
+            unended: None,
             record: Session {
                 id: number,
                 database,

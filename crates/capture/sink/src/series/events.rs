@@ -61,6 +61,8 @@ impl EventSink for SeriesRecorder {
         }
         if let Some(session) = self.sessions.get_mut(event.session) {
             part.write(session, event, times)?;
+            let is_unended = event.kind.is_statement() && event.outcome.duration_us.is_none();
+            session.unended = is_unended.then_some(times);
             let dropped = self.sessions.follow(event, CARRIED_BYTES_MAX);
             if dropped > 0 {
                 self.publish();
@@ -87,6 +89,10 @@ impl EventSink for SeriesRecorder {
         let Some(ended) = self.sessions.end(session.id) else {
             return Ok(());
         };
+        if !session.end_seen {
+            // The source has ended before its last statement did.
+            self.unended.extend(ended.unended);
+        }
         let is_its = |part: &&mut OpenPart| part.member.number == ended.part;
         let Some(part) = self.open.iter_mut().find(is_its) else {
             // The last part with an event of it is complete, and has a record of it.

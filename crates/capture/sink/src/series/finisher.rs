@@ -152,6 +152,8 @@ impl FinisherState {
         let bytes = directory_bytes(&part.path);
         self.count(&written, bytes);
         self.info.noted_part = self.info.noted_part.max(part.number);
+        let noted_part = self.info.noted_part;
+        (self.info.noted_recoveries).retain(|number| *number > noted_part);
         self.info.running.extend(part.running);
         self.info.running_server.extend(part.running_server);
         self.advance(part.to_us, part.held)?;

@@ -24,7 +24,7 @@ use serde_json::Value;
 use transform::SecretRedactor;
 use transform::mask::Masker;
 use workload::series::{
-    HeldEvent, PartCheckpoint, SeriesGap, is_live_traffic, part_name, settled_us,
+    HeldEvent, PartCheckpoint, RunningEvent, SeriesGap, is_live_traffic, part_name, settled_us,
 };
 use workload::{
     ArchiveError, Provenance, Recipient, SeriesMember, StartingPoint, WorkloadWriter, WriterOptions,
@@ -91,6 +91,8 @@ pub struct SeriesRecorder {
     recorded: RecordedEvents,
     /// Events that the source has not delivered.
     held: HeldEvents,
+    /// Last statements, without a duration, of sessions whose end was not seen.
+    unended: Vec<RunningEvent>,
     /// Number of events that were left out, since an earlier capture has them.
     left_out: u64,
     has_several_servers: bool,
@@ -149,6 +151,7 @@ impl SeriesRecorder {
                 false => RecordedEvents::of(&info),
             },
             held: HeldEvents::default(),
+            unended: Vec::new(),
             left_out: 0,
             has_several_servers: false,
             reported_to_us: None,
@@ -311,8 +314,10 @@ impl SeriesRecorder {
             }
         }
         let has_several_servers = self.has_several_servers;
+        let unended = self.unended_statements();
         let complete = FinisherTask::Change(Box::new(move |info| {
             info.has_several_servers |= has_several_servers;
+            info.unended = unended;
             mark_complete(info);
         }));
         let finished = self.finisher.send(complete);
@@ -320,6 +325,16 @@ impl SeriesRecorder {
             .and_then(|()| self.finisher.join())
             .map_err(SinkError::new)?;
         Ok(self.watch.status())
+    }
+
+    /// Returns the statements that run when the source ends, and those of earlier captures that were not found again.
+    fn unended_statements(&self) -> Vec<RunningEvent> {
+        if self.is_live_traffic {
+            return Vec::new();
+        }
+        let now = self.sessions.iter().filter_map(|session| session.unended);
+        let now = now.chain(self.unended.iter().copied());
+        now.chain(self.recorded.unended().iter().copied()).collect()
     }
 
     /// Whether nothing is open, and the source had more than what the series has of an earlier capture.

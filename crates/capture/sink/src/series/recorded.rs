@@ -20,6 +20,8 @@ pub(super) struct RecordedEvents {
     running: HashMap<RunningEvent, u32>,
     /// Events that ended earlier and that no capture has.
     held: Vec<HeldEvent>,
+    /// Statements that ran at a stop, and that the series has without their ends.
+    unended: Vec<RunningEvent>,
     /// As `to_us`, for server events. A recovered part has none.
     server_to_us: Option<i64>,
     running_server: HashMap<RunningEvent, u32>,
@@ -37,6 +39,7 @@ impl RecordedEvents {
             to_us,
             running: count_events(info.running.iter().copied()),
             held: held.copied().collect(),
+            unended: info.unended.clone(),
             server_to_us: info.captured_to_us,
             running_server: count_events(server.map(|at_us| RunningEvent::new(*at_us, None, None))),
         }
@@ -54,15 +57,32 @@ impl RecordedEvents {
 
     /// Whether an earlier capture has an event of a client.
     pub(super) fn take(&mut self, event: RunningEvent) -> bool {
-        if !is_settled(self.to_us, event) {
-            return take_event(&mut self.running, event);
+        let is_settled = is_settled(self.to_us, event);
+        if !is_settled && (take_event(&mut self.running, event) || self.take_unended(event)) {
+            return true;
         }
+        // It ran at the kill, so it can have ended after what is settled. Once it is written, no later capture may find it.
         let mut held = self.held.iter();
         let found = held.position(|held| held.is(event));
         if let Some(index) = found {
             self.held.swap_remove(index);
         }
-        found.is_none()
+        is_settled && found.is_none()
+    }
+
+    /// Whether it is a statement that ran at a stop.
+    fn take_unended(&mut self, event: RunningEvent) -> bool {
+        let mut unended = self.unended.iter();
+        let found = unended.position(|one| *one == event.unended());
+        if let Some(index) = found {
+            self.unended.swap_remove(index);
+        }
+        found.is_some()
+    }
+
+    /// Returns the statements that ran at a stop and that were not found so far.
+    pub(super) fn unended(&self) -> &[RunningEvent] {
+        &self.unended
     }
 
     /// Whether an earlier capture has an event of a client, or has noted that it is held.
@@ -120,5 +140,26 @@ impl HeldEvents {
     /// Returns the events.
     pub(super) fn iter(&self) -> impl Iterator<Item = &HeldEvent> {
         self.by_session.values().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statement_that_ran_at_a_kill_is_found_once_by_the_captures_that_continue() {
+        let mut info = SeriesInfo::new("id".to_owned(), "log", 60_000_000, 0);
+        info.captured_to_us = Some(100_000_000);
+        let while_running = RunningEvent::new(90_000_000, None, Some("select 1"));
+        info.held = vec![HeldEvent::of_source(1, while_running)];
+        let mut recorded = RecordedEvents::of(&info);
+        let ended = RunningEvent::new(90_000_000, Some(20_000_000), Some("select 1"));
+        assert!(!recorded.take(ended), "no capture has it");
+        assert_eq!(recorded.held(), []);
+        // The next capture has everything up to a later time.
+        info.captured_to_us = Some(200_000_000);
+        info.held = recorded.held().to_vec();
+        assert!(RecordedEvents::of(&info).take(ended));
     }
 }

@@ -71,8 +71,8 @@ pub(crate) struct RecoveredPart {
     member: SeriesMember,
     /// State up to which all parts that the kill has left are on disk; `None` if one of them does not state it.
     checkpoint: Option<PartCheckpoint>,
-    /// Number of the last complete part that is considered with this one.
-    noted_part: u64,
+    /// Number of this part, if it was complete; `None` if it is recovered.
+    noted_part: Option<u64>,
     /// Parts that the same kill has left, with their own state.
     others: Vec<PathBuf>,
     last_due_us: Option<i64>,
@@ -117,7 +117,7 @@ impl RecoveredPart {
             directory: directory.to_owned(),
             member: member.clone(),
             others,
-            noted_part: 0,
+            noted_part: None,
             last_due_us: None,
             running: RunningEvents::since(recorded_to_us.map_or(i64::MIN, settled_us)),
             held: held.cloned().unwrap_or_default(),
@@ -184,7 +184,12 @@ impl RecoveredPart {
             info.running.extend(self.running.finish());
             info.forget_settled();
         }
-        info.noted_part = info.noted_part.max(self.noted_part);
+        match self.noted_part {
+            Some(number) => info.noted_part = info.noted_part.max(number),
+            None => info.noted_recoveries.push(self.member.number),
+        }
+        let noted_part = info.noted_part;
+        info.noted_recoveries.retain(|number| *number > noted_part);
         let mut gaps = info.gaps.iter_mut();
         if let Some(gap) = gaps.find(|gap| self.member.number < gap.before_part) {
             let to_us = recovered_to_us.unwrap_or(last_due_us);
@@ -206,13 +211,10 @@ pub fn note_complete_parts(directory: &Path) -> Result<(), ArchiveError> {
     }
     for part in parts {
         let number = part.member.number;
-        if number <= info.noted_part {
+        if number <= info.noted_part || info.noted_recoveries.contains(&number) {
             continue;
         }
         let reader = WorkloadReader::open(&part.path)?;
-        if reader.info().recovered {
-            continue;
-        }
         let start_wall_us = reader.info().provenance.start_wall_us;
         let Some(mut found) = RecoveredPart::begin(&part.path, Some(&part.member)) else {
             continue;
@@ -222,7 +224,7 @@ pub fn note_complete_parts(directory: &Path) -> Result<(), ArchiveError> {
             event.due_us += start_wall_us;
             found.add(&event);
         }
-        found.noted_part = number;
+        found.noted_part = Some(number);
         found.note()?;
     }
     Ok(())

@@ -36,7 +36,7 @@ impl RunningEvent {
     }
 
     /// Returns the event as it was while its duration was not known.
-    fn unended(self) -> Self {
+    pub fn unended(self) -> Self {
         RunningEvent {
             ended_us: self.due_us,
             ..self

@@ -407,3 +407,50 @@ fn first_part_that_a_killed_capture_has_left_and_the_gap_after_it_are_reported()
     let later = all.within(START_US + 205 * SECOND_US, i64::MAX).unwrap();
     assert_eq!(later.gaps(), [] as [String; 0]);
 }
+
+#[test]
+fn encrypted_series_is_continued_after_its_killed_parts_were_recovered_with_the_key() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    let identity = workload::Identity::generate();
+    let recipients = vec![identity.to_public()];
+    let before = statements_at(&[0, 10, 70]);
+    kill_after(&path, &before, recipients.clone());
+    let again = || SeriesOptions {
+        recipients: recipients.clone(),
+        ..continued(&path, 60)
+    };
+    let refused = SeriesRecorder::create(again()).err().unwrap().to_string();
+    assert!(refused.contains("rehearse recover"), "{refused}");
+    let keyring = workload::Keyring::new([identity]);
+    for part in Series::open(&path).unwrap().unfinished {
+        // Another recovery was killed.
+        let leftover = part
+            .path
+            .with_extension("")
+            .with_extension("recovering.partial");
+        std::fs::create_dir(leftover).unwrap();
+        workload::recover_with(&part.path, &keyring).unwrap();
+    }
+    let status = record_series(again(), &statements_at(&[0, 10, 70, 80]));
+    assert_eq!((status.repeated_events, status.statements), (3, 1));
+}
+
+#[test]
+fn statement_that_ran_at_a_stop_is_not_captured_again_with_its_end() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    let all = statements_lasting(&[(0, 1), (10, 100), (20, 1), (130, 1)]);
+    let Delivery::Event(mut running) = all[2].clone() else {
+        panic!("an event");
+    };
+    assert_eq!(running.outcome.duration_us, Some(100_000_000));
+    running.outcome.duration_us = None;
+    let stopped = [all[0].clone(), all[1].clone(), Delivery::Event(running)];
+    record_series(options(&path, 60), &stopped);
+    for (repeated, new) in [(3, 1), (4, 0)] {
+        let status = record_series(continued(&path, 60), &all);
+        assert_eq!((status.repeated_events, status.statements), (repeated, new));
+    }
+    assert_eq!(texts(&path).len(), 4);
+}
