@@ -104,7 +104,7 @@ pub(crate) struct EventSorter {
     main: Option<EventTable>,
     /// Base of the times in the main parts; known when the first event leaves the window.
     base_us: Option<i64>,
-    /// What a recovery must know, apart from the base of the times.
+    /// Notes for a recovery, apart from the base of the times.
     noted: serde_json::Map<String, serde_json::Value>,
     /// First and last due time of each main part.
     spans: Vec<(i64, i64)>,

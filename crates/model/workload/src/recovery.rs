@@ -62,16 +62,7 @@ fn finish(
     let unended = UnfinishedArchive::open(partial, KIND, keyring)?;
     add_noted(&mut provenance, &unended.body);
     let start_wall_us = start_wall_us(&unended.body);
-    let tables: &[&'static str] = match unended.body[MERGED] == true {
-        // Late events are in the merged parts. They are first: a part that one of them replaces can still be there, and the
-        // times of the merged ones have the noted base.
-        true => &[MERGED_TABLE, "events"],
-        false => &["events", "late"],
-    };
-    let mut files = recover_tables(partial, tables, keyring)?;
-    files.sort_by_key(|file| file.table != MERGED_TABLE);
-    let (late, main): (Vec<FileEntry>, Vec<FileEntry>) =
-        files.into_iter().partition(|file| file.table == "late");
+    let (late, main) = event_files(partial, keyring, &unended.body)?;
     let is_merged = main.iter().any(|file| file.table == MERGED_TABLE);
     let target = partial.with_extension("");
     let scratch = target.with_extension("recovering");
@@ -142,12 +133,7 @@ fn finish(
         session.statements += late_statements.remove(&session.id).unwrap_or(0);
         writer.session(session)?;
     }
-    if writer.info.events == 0 && has_data(partial) {
-        return Err(ArchiveError::Damaged {
-            path: partial.to_owned(),
-            reason: "no event in it can be read; it is left as it is".to_owned(),
-        });
-    }
+    refuse_unreadable(partial, &writer.info)?;
     if let Some(member) = &unended.series {
         if let Some(last_due_us) = part.as_ref().and_then(RecoveredPart::last_due_us) {
             refuse_captured_again(partial, member, last_due_us)?;
@@ -167,6 +153,34 @@ fn finish(
     }
     replace_partial(partial, (&scratch, &target))?;
     Ok((target, info))
+}
+
+/// Returns the files of late events, and the other files of events. `body` is that of the manifest.
+fn event_files(
+    partial: &Path,
+    keyring: &Keyring,
+    body: &serde_json::Value,
+) -> Result<(Vec<FileEntry>, Vec<FileEntry>), ArchiveError> {
+    let tables: &[&'static str] = match body[MERGED] == true {
+        // Late events are in the merged parts. They are first: a part that one of them replaces can still be there, and the
+        // times of the merged ones have the noted base.
+        true => &[MERGED_TABLE, "events"],
+        false => &["events", "late"],
+    };
+    let mut files = recover_tables(partial, tables, keyring)?;
+    files.sort_by_key(|file| file.table != MERGED_TABLE);
+    Ok(files.into_iter().partition(|file| file.table == "late"))
+}
+
+/// Refuses a workload that has data and no event.
+fn refuse_unreadable(partial: &Path, info: &WorkloadInfo) -> Result<(), ArchiveError> {
+    match info.events == 0 && has_data(partial) {
+        false => Ok(()),
+        true => Err(ArchiveError::Damaged {
+            path: partial.to_owned(),
+            reason: "no event in it can be read; it is left as it is".to_owned(),
+        }),
+    }
 }
 
 /// Removes what a recovery has left that was killed. The unfinished workload still has its events.
