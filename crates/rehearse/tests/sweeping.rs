@@ -272,18 +272,8 @@ fn a_workload_is_dealt_to_clients_within_its_time() {
             )
         })
         .collect();
-    std::fs::write(at("a.log"), log).unwrap();
-    let made = rehearse(&[
-        "capture",
-        "log",
-        &at("a.log"),
-        "--prefix",
-        "%m [%p] ",
-        "-o",
-        &at("a.workload"),
-    ]);
-    assert_eq!(made.status.code(), Some(0), "{made:?}");
-    let (output, workload, major) = (at("b.sweep"), at("a.workload"), major());
+    let workload = proving::captured(&at, &log);
+    let (output, major) = (at("b.sweep"), major());
     let given = [
         "sweep",
         &workload,

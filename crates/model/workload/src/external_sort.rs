@@ -305,7 +305,7 @@ impl EventSorter {
             }
             let mut merged = self.late_run(archive)?;
             let old = self.late_runs.split_off(self.late_runs.len() - count);
-            let mut items = RunMerge::open(archive, &old, Vec::new())?;
+            let mut items = RunMerge::open(archive, &old)?;
             while let Some(item) = items.next()? {
                 merged.write(&item.event.borrowed(), item.event.due_us, item.ids)?;
             }
@@ -409,7 +409,7 @@ impl EventSorter {
         base_us: i64,
         start_us: i64,
     ) -> Result<Vec<FileEntry>, ArchiveError> {
-        let mut late = RunMerge::open(archive, &self.late_runs, Vec::new())?;
+        let mut late = RunMerge::open(archive, &self.late_runs)?;
         let mut files: Vec<FileEntry> = Vec::new();
         let mut merged_parts = 0;
         // The late runs stay until all is merged. A recovery reads them if the merge is interrupted.
@@ -418,7 +418,7 @@ impl EventSorter {
             let (_, last_us) = self.spans[index];
             // A late event belongs before the end of the part if it is due by then. A later one belongs into
             // the next part. None is later than the last part's end.
-            let concerned = late.peek_us()?.is_some_and(|due_us| due_us <= last_us);
+            let concerned = late.peek_us().is_some_and(|due_us| due_us <= last_us);
             if !concerned && start_us == base_us {
                 files.push(part.clone());
                 continue;
@@ -428,7 +428,7 @@ impl EventSorter {
             let mut rows = RunReader::open(archive, std::slice::from_ref(part))?;
             while let Some(mut item) = rows.next()? {
                 item.event.due_us += base_us;
-                while late.peek_key()?.is_some_and(|key| key < item.key()) {
+                while late.peek_key().is_some_and(|key| key < item.key()) {
                     let earlier = late.next()?.expect("just seen");
                     table.write(
                         &earlier.event.borrowed(),
@@ -532,40 +532,30 @@ impl RunReader {
     }
 }
 
-/// Merges sorted runs with sorted items in memory.
+/// Merges sorted runs.
 struct RunMerge {
     runs: Vec<RunReader>,
-    in_memory: std::vec::IntoIter<SortItem>,
-    /// Next item of each run, with the run's index. The last index is that of the items in memory.
+    /// Next item of each run, with the run's index.
     heads: BinaryHeap<Reverse<(SortItem, usize)>>,
 }
 
 impl RunMerge {
-    fn open(
-        archive: &archive::ArchiveWriter,
-        runs: &[Run],
-        in_memory: Vec<SortItem>,
-    ) -> Result<Self, ArchiveError> {
+    fn open(archive: &archive::ArchiveWriter, runs: &[Run]) -> Result<Self, ArchiveError> {
         let mut merge = RunMerge {
             runs: runs
                 .iter()
                 .map(|run| RunReader::open(archive, &run.files))
                 .collect::<Result<_, _>>()?,
-            in_memory: in_memory.into_iter(),
             heads: BinaryHeap::new(),
         };
-        for index in 0..=merge.runs.len() {
+        for index in 0..merge.runs.len() {
             merge.refill(index)?;
         }
         Ok(merge)
     }
 
     fn refill(&mut self, index: usize) -> Result<(), ArchiveError> {
-        let item = match self.runs.get_mut(index) {
-            Some(run) => run.next()?,
-            None => self.in_memory.next(),
-        };
-        if let Some(item) = item {
+        if let Some(item) = self.runs[index].next()? {
             self.heads.push(Reverse((item, index)));
         }
         Ok(())
@@ -579,11 +569,11 @@ impl RunMerge {
         Ok(Some(item))
     }
 
-    fn peek_key(&self) -> Result<Option<Key>, ArchiveError> {
-        Ok(self.heads.peek().map(|Reverse((item, _))| item.key()))
+    fn peek_key(&self) -> Option<Key> {
+        self.heads.peek().map(|Reverse((item, _))| item.key())
     }
 
-    fn peek_us(&self) -> Result<Option<i64>, ArchiveError> {
-        Ok(self.peek_key()?.map(|(due_us, _, _)| due_us))
+    fn peek_us(&self) -> Option<i64> {
+        self.peek_key().map(|(due_us, _, _)| due_us)
     }
 }

@@ -68,6 +68,22 @@ const ITEMS: &str = "CREATE TABLE items (id int, owner int, pad text); \
     CREATE TABLE events (id bigserial PRIMARY KEY, kind int, body text); \
     ANALYZE";
 
+/// Captures a log with the prefix `%m [%p] `. Returns the path of the workload.
+pub(super) fn captured(at: &dyn Fn(&str) -> String, log: &str) -> String {
+    std::fs::write(at("a.log"), log).unwrap();
+    let made = rehearse(&[
+        "capture",
+        "log",
+        &at("a.log"),
+        "--prefix",
+        "%m [%p] ",
+        "-o",
+        &at("a.workload"),
+    ]);
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    at("a.workload")
+}
+
 /// Creates 60 reads that need an index, and 40 inserts, within a third of a second.
 fn workload(at: &dyn Fn(&str) -> String) -> String {
     let log: String = (0..100)
@@ -85,18 +101,7 @@ fn workload(at: &dyn Fn(&str) -> String) -> String {
             )
         })
         .collect();
-    std::fs::write(at("a.log"), log).unwrap();
-    let made = rehearse(&[
-        "capture",
-        "log",
-        &at("a.log"),
-        "--prefix",
-        "%m [%p] ",
-        "-o",
-        &at("a.workload"),
-    ]);
-    assert_eq!(made.status.code(), Some(0), "{made:?}");
-    at("a.workload")
+    captured(at, &log)
 }
 
 fn validated(output: &Output) -> Value {

@@ -9,7 +9,7 @@ use sandbox::Dirs;
 use serde_json::Value;
 
 use super::super::{PATIENCE, assert_page_fits, command, rehearse};
-use super::validated_as;
+use super::{captured, validated_as};
 
 const SHOP: &str = "CREATE TABLE items (id int PRIMARY KEY, owner int, pad text);
     INSERT INTO items SELECT i, i % 500, repeat('x', 40) FROM generate_series(1, 20000) i;
@@ -38,18 +38,7 @@ fn workload(directory: &Path, other: &str) -> String {
             100 + line % 4
         ));
     }
-    std::fs::write(at("a.log"), log).unwrap();
-    let made = rehearse(&[
-        "capture",
-        "log",
-        &at("a.log"),
-        "--prefix",
-        "%m [%p] ",
-        "-o",
-        &at("a.workload"),
-    ]);
-    assert_eq!(made.status.code(), Some(0), "{made:?}");
-    at("a.workload")
+    captured(&at, &log)
 }
 
 fn old_server(sql: &str) -> (sandbox::Sandbox, String) {

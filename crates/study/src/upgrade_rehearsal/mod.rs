@@ -6,7 +6,8 @@
 //! --from ─► inspection;  old server ─► planner's copy ─► plans on both versions ───────────┴─► decision
 //! ```
 //!
-//! Each step leaves a file in the rehearsal's directory, and is not repeated when it is resumed.
+//! The dump, the old server and the replays stay in the rehearsal's directory, and are not repeated when it is resumed. The
+//! inspection is.
 
 mod client_programs;
 mod data_copy;
