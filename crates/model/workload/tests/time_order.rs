@@ -465,7 +465,7 @@ fn workload_whose_completion_is_interrupted_is_recovered_with_the_times_of_its_e
     let copying = std::thread::spawn({
         let copies = copies.clone();
         move || {
-            let mut count = 0;
+            let mut count = 0_usize;
             while partial.exists() {
                 let copy = copies.join(format!("{count}.workload.partial"));
                 match copy_unchanged(&partial, &copy) {
@@ -480,7 +480,8 @@ fn workload_whose_completion_is_interrupted_is_recovered_with_the_times_of_its_e
     let count = copying.join().unwrap();
     assert!(count > 0);
     let expected = keys_of(&events);
-    for number in 0..count {
+    // Some of them, since a recovery takes a moment.
+    for number in (0..count).step_by(count.div_ceil(8)) {
         let copy = copies.join(format!("{number}.workload.partial"));
         let manifest = std::fs::read_to_string(copy.join("manifest.json")).unwrap();
         let (recovered, info) = workload::recover(&copy).unwrap();
