@@ -155,7 +155,7 @@ fn finish(
     Ok((target, info))
 }
 
-/// Returns the files of late events, and the other files of events. `body` is that of the manifest.
+/// Returns the files of events that came late, and the other files of events. `body` is that of the manifest.
 fn event_files(
     partial: &Path,
     keyring: &Keyring,
