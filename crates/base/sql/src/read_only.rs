@@ -15,6 +15,7 @@
 use std::sync::Arc;
 
 use super::fingerprint::lexer::LexicalRules;
+use super::fingerprint::{StatementClass, classify};
 use super::statement_splitter::{Lexeme, SqlStatement, split_statements_with};
 use super::used_names::{UnrestrictedNames, UsedNames, readings};
 
@@ -31,7 +32,7 @@ pub enum ReadOnlyTreatment {
 
 /// First words of commands that PostgreSQL runs in a read-only transaction, and that may end it and begin one that
 /// writes (a procedure, a block), write files, or load code.
-const UNRESTRICTED_COMMANDS: [&str; 9] = [
+const UNRESTRICTED_COMMANDS: [&str; 10] = [
     "call",
     "do",
     "load",
@@ -40,6 +41,7 @@ const UNRESTRICTED_COMMANDS: [&str; 9] = [
     "analyse",
     "reindex",
     "cluster",
+    "repack",
     "checkpoint",
 ];
 
@@ -158,6 +160,7 @@ fn is_withheld(statement: &SqlStatement<'_>, sets_by_parameter: bool) -> bool {
     if UNRESTRICTED_COMMANDS
         .iter()
         .any(|word| first(statement, word))
+        || is_unknown_command(statement)
     {
         return true;
     }
@@ -193,6 +196,13 @@ fn is_withheld(statement: &SqlStatement<'_>, sets_by_parameter: bool) -> bool {
         || statement.text.to_ascii_lowercase().contains("u&\"");
     let changes_settings = ["set", "reset"].iter().any(|word| first(statement, word));
     changes_settings && has_escapes
+}
+
+/// Whether the first word is no command that is known here. A later version may run it in a read-only transaction, as
+/// PostgreSQL 19 runs `REPACK`.
+fn is_unknown_command(statement: &SqlStatement<'_>) -> bool {
+    let word = statement.words.first().and_then(Lexeme::name);
+    word.is_some_and(|word| classify(&word) == StatementClass::Other)
 }
 
 /// Whether a `COPY` has another end than a table and the client: a program, or a file to write to.
@@ -309,6 +319,8 @@ mod tests {
             "CALL p()",
             "LOAD 'auto_explain'",
             "VACUUM t",
+            "REPACK t",
+            "FROBNICATE t",
             "DO $$ BEGIN COMMIT; SET TRANSACTION READ WRITE; DELETE FROM t; END $$",
             "COMMIT PREPARED 'x'",
             "ALTER SYSTEM SET work_mem = '1GB'",

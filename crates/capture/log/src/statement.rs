@@ -140,12 +140,14 @@ const COMMANDS: &[&str] = &[
     "refresh",
     "reindex",
     "cluster",
+    "repack",
     "comment",
     "checkpoint",
     "import",
     "reassign",
     "security",
     "load",
+    "wait",
 ];
 
 fn starts_command(sql: &str) -> bool {

@@ -339,9 +339,9 @@ fn changes_schema(sql: &str) -> bool {
 }
 
 /// First words of commands of [`StatementClass::Ddl`], other than `CREATE`.
-const CHANGES: [&str; 12] = [
+const CHANGES: [&str; 13] = [
     "alter", "drop", "truncate", "grant", "revoke", "comment", "refresh", "reindex", "cluster",
-    "import", "reassign", "security",
+    "repack", "import", "reassign", "security",
 ];
 
 #[cfg(test)]

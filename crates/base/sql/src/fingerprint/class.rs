@@ -133,6 +133,7 @@ fn classify_first_word(word: &str) -> StatementClass {
         ("refresh", StatementClass::Ddl),
         ("reindex", StatementClass::Ddl),
         ("cluster", StatementClass::Ddl),
+        ("repack", StatementClass::Ddl),
         ("import", StatementClass::Ddl),
         ("reassign", StatementClass::Ddl),
         ("security", StatementClass::Ddl),
@@ -156,6 +157,7 @@ fn classify_first_word(word: &str) -> StatementClass {
         ("notify", StatementClass::Utility),
         ("lock", StatementClass::Utility),
         ("load", StatementClass::Utility),
+        ("wait", StatementClass::Utility),
     ];
     WORDS
         .iter()
@@ -232,6 +234,8 @@ mod tests {
             ("select 'insert into t'", StatementClass::Select),
             ("", StatementClass::Other),
             ("frobnicate", StatementClass::Other),
+            ("repack (concurrently) t", StatementClass::Ddl),
+            ("WAIT FOR LSN '0/1'", StatementClass::Utility),
         ] {
             assert_eq!(classify(sql), class, "{sql}");
         }
