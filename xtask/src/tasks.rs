@@ -159,8 +159,10 @@ fn bench(root: &Path, arguments: &[String]) -> bool {
 fn benchmarks(folder: &Path) -> Vec<(String, String)> {
     let entries = std::fs::read_dir(folder).expect("the folder benches");
     let mut found: Vec<(String, String)> = entries
+        .map(|entry| entry.expect("a readable folder"))
+        // Python keeps compiled modules in a folder.
+        .filter(|entry| entry.path().is_file())
         .map(|entry| {
-            let entry = entry.expect("a readable folder");
             let text = std::fs::read_to_string(entry.path()).expect("a readable script");
             let second = text.lines().nth(1).unwrap_or_default();
             let purpose = second.trim_start_matches(['#', '"', ' ']).to_owned();
