@@ -104,6 +104,7 @@ fn sides(options: &PlansCheck) -> Result<(SideRequest, SideRequest), Failure> {
         ..SideRequest::default()
     };
     let after = SideRequest {
+        planner: None,
         version: after,
         change,
         settings,

@@ -30,25 +30,26 @@ pub fn run(options: &Upgrade) -> Result<ExitStatus, Failure> {
 }
 
 fn rehearse(options: &Upgrade) -> Result<ExitStatus, Failure> {
-    let (Some(workload), Some(from), Some(to), Some(output)) = (
+    let (Some(workload), Some(from), Some(servers), Some(output)) = (
         &options.workload,
         &options.from,
-        options.to,
+        options.servers()?,
         &options.output,
     ) else {
         return Err(Failure::usage(
-            "a rehearsal needs NAME.workload, --from URL, --to MAJOR and -o NAME.upgrade",
+            "a rehearsal needs NAME.workload, --from URL, --to MAJOR or --target URL, and -o NAME.upgrade",
         ));
     };
     let from = Target::parse(from, |name| std::env::var(name).ok())?;
     let literals = literals(options.show_literals);
     let request = UpgradeRequest {
         from: &from,
-        to,
+        servers,
         output,
         resume: options.resume,
         within: options.within,
-        speed: options.speed,
+        replay: options.replay_options(),
+        session_options: options.session.described().collect(),
         find,
         literals,
     };

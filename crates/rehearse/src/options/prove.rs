@@ -196,6 +196,7 @@ impl Prove {
                 template: place.template.clone(),
                 no_restore: place.no_restore,
                 database: place.session.as_database.clone(),
+                other_target: None,
                 new_server,
             },
             replay: self

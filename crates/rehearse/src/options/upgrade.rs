@@ -5,7 +5,13 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use clock::Speed;
+use replay::Options;
+use study::Failure;
+use study::proof::ProofPlace;
 use study::upgrade_inspect::{UpgradeMethod, UpgradeSeverity};
+use study::upgrade_rehearsal::RehearsalServers;
+
+use super::session::SessionArgs;
 
 /// Options of `rehearse upgrade`.
 #[derive(Debug, Args)]
@@ -17,11 +23,12 @@ pub struct Upgrade {
     /// Replay this workload on both versions.
     #[arg(value_name = "NAME.workload", required = true)]
     pub workload: Option<PathBuf>,
-    /// Dump this server, a copy of production that is only read: a URL, or key=value pairs as for libpq.
+    /// Dump this server, a copy of production that is only read: a URL, or key=value pairs as for libpq. With --target it
+    /// is the old side, and the workload is replayed on it.
     #[arg(long, value_name = "URL", required = true)]
     pub from: Option<String>,
-    /// Upgrade to this major version.
-    #[arg(long, value_name = "MAJOR", required = true, value_parser = clap::value_parser!(u16).range(10..))]
+    /// Upgrade to this major version. With --target, refuse a target of another one.
+    #[arg(long, value_name = "MAJOR", required_unless_present = "target", value_parser = clap::value_parser!(u16).range(10..))]
     pub to: Option<u16>,
     /// Write to this directory, NAME.upgrade: report.html, report.json, the dump and all runs.
     #[arg(short, long, value_name = "NAME.upgrade", required = true)]
@@ -41,6 +48,79 @@ pub struct Upgrade {
     /// Show the values in plans and server messages.
     #[arg(long)]
     pub show_literals: bool,
+    /// Upgraded server of the user.
+    #[command(flatten)]
+    pub own: OwnServersArgs,
+    /// Connections of the sessions.
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
+/// Servers of the user.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Your own servers")]
+pub struct OwnServersArgs {
+    /// Replay on --from and on this upgraded copy instead of private servers. Both must be copies.
+    #[arg(long, value_name = "URL")]
+    pub target: Option<String>,
+    /// State how --target was upgraded, for the inspection; logical replication is like a dump.
+    #[arg(long, value_enum, value_name = "METHOD", requires = "target", default_value_t = Method::PgUpgrade)]
+    pub method: Method,
+    /// Restore the data of a server with this shell command before each of its runs. It is given PGHOST, PGPORT and so on,
+    /// and REHEARSE_SIDE, which is old or new.
+    #[arg(long, value_name = "COMMAND", requires = "target")]
+    pub restore: Option<String>,
+    /// Create the database of both servers from this one before each run (CREATE DATABASE … TEMPLATE). It must not exist
+    /// yet, and is dropped at the end.
+    #[arg(
+        long,
+        value_name = "DATABASE",
+        requires = "target",
+        conflicts_with = "restore"
+    )]
+    pub template: Option<String>,
+    /// Do not restore the data between runs, although the workload writes.
+    #[arg(long, requires = "target", conflicts_with_all = ["restore", "template"])]
+    pub no_restore: bool,
+    /// Allow a server to be the one that the workload was captured on; repeat its address here.
+    #[arg(long, value_name = "HOST:PORT", requires = "target")]
+    pub allow_captured_server: Option<String>,
+}
+
+impl Upgrade {
+    /// Returns the servers to replay on; `None` without a version and a target.
+    ///
+    /// # Errors
+    /// If a URL is malformed.
+    pub fn servers(&self) -> Result<Option<RehearsalServers>, Failure> {
+        let own = &self.own;
+        let Some(url) = &own.target else {
+            return Ok(self.to.map(|to| RehearsalServers::Private { to }));
+        };
+        let target = replay::Target::parse(url, |name| std::env::var(name).ok())?;
+        Ok(Some(RehearsalServers::Own {
+            place: Box::new(ProofPlace {
+                target: self.from.clone(),
+                other_target: Some(target.clone()),
+                allow_captured_server: own.allow_captured_server.clone(),
+                restore: own.restore.clone(),
+                template: own.template.clone(),
+                no_restore: own.no_restore,
+                ..ProofPlace::default()
+            }),
+            target: Box::new(target),
+            to: self.to,
+            method: own.method.method(),
+        }))
+    }
+
+    /// Returns the options of every replay.
+    pub fn replay_options(&self) -> Options {
+        Options {
+            speed: self.speed,
+            ..self.session.replay_options()
+        }
+    }
 }
 
 /// Actions of `rehearse upgrade`.

@@ -1,5 +1,5 @@
-//! `rehearse upgrade WORKLOAD`: an upgrade to the same version, one that loses an answer and an object, a rehearsal that is
-//! killed and resumed, and refusals.
+//! `rehearse upgrade WORKLOAD`: an upgrade to the same version, one that loses an answer and an object, servers of the user,
+//! a rehearsal that is killed and resumed, and refusals.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -42,7 +42,11 @@ fn workload(directory: &Path, other: &str) -> String {
 }
 
 fn old_server(sql: &str) -> (sandbox::Sandbox, String) {
-    let (sandbox, endpoint) = test_support::server().major(15).start();
+    server(15, sql)
+}
+
+fn server(major: u16, sql: &str) -> (sandbox::Sandbox, String) {
+    let (sandbox, endpoint) = test_support::server().major(major).start();
     let url = endpoint.url("postgres");
     let mut client = Client::connect(&url, NoTls).unwrap();
     client.batch_execute(&format!("{SHOP}; {sql}")).unwrap();
@@ -155,6 +159,107 @@ fn upgrade_that_loses_a_view_and_changes_an_answer_is_a_no_go() {
     let page = std::fs::read_to_string(Path::new(&output).join("report.html")).unwrap();
     assert!(page.contains("NO-GO"));
     assert_page_fits("upgrade-no-go", &page);
+}
+
+#[test]
+fn upgraded_server_of_the_user_without_analyze_statistics_and_jit_settings_shows_all_of_them() {
+    if !can_rehearse() {
+        return;
+    }
+    const PLACES: &str = "CREATE TABLE places (id int PRIMARY KEY, city int, zip int);
+        ALTER TABLE places SET (autovacuum_enabled = off);
+        INSERT INTO places SELECT i, i % 50, i % 50 FROM generate_series(1, 20000) i";
+    let directory = tempfile::tempdir().unwrap();
+    let workload = workload(
+        directory.path(),
+        "SELECT count(*) FROM places WHERE city = 7 AND zip = 7",
+    );
+    let (_old, from) = server(
+        15,
+        &format!("{PLACES}; CREATE STATISTICS place_pairs ON city, zip FROM places; ANALYZE"),
+    );
+    let (_new, target) = server(
+        18,
+        &format!("{PLACES}; ALTER DATABASE postgres SET jit_above_cost = 10"),
+    );
+    let sides = directory.path().join("sides").display().to_string();
+    let restore = format!("echo $REHEARSE_SIDE $PGPORT $PGDATABASE >> {sides}");
+    let output = directory.path().join("own.upgrade").display().to_string();
+    let done = rehearse(&[
+        "upgrade",
+        &workload,
+        "--from",
+        &from,
+        "--target",
+        &target,
+        "--restore",
+        &restore,
+        "--within",
+        "100s",
+        "-o",
+        &output,
+        "--json",
+    ]);
+    let report = validated_as("upgrade", &done);
+    assert_eq!(report["method"], "target");
+    assert_eq!(report["coverage"]["sent"], 200, "{report:#}");
+    let findings = texts(&report["inspection"]["findings"]);
+    assert!(findings.contains("place_pairs"), "{findings}");
+    assert!(texts(&report["remedies"]).contains("ANALYZE public.places"));
+    let plans = texts(&report["plans"]);
+    assert!(plans.contains("\"risk\":\"jit\""), "{plans}");
+    assert!(
+        plans.contains("statistics of public.places") && plans.contains("never analyzed"),
+        "{plans}"
+    );
+    let sides = std::fs::read_to_string(sides).unwrap();
+    let runs = |side: &str| sides.lines().filter(|line| line.starts_with(side)).count();
+    // Before the inspection, before the first run, before each of the runs, and at the end.
+    assert!(runs("old ") >= 8 && runs("new ") >= 6, "{sides}");
+    let mut distinct: Vec<&str> = sides.lines().collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert_eq!(distinct.len(), 2, "{sides}");
+    let mut client = Client::connect(&target, NoTls).unwrap();
+    let sql = "SELECT count(*) FROM pg_stats WHERE tablename = 'places'";
+    let analyzed: i64 = client.query_one(sql, &[]).unwrap().get(0);
+    assert_eq!(analyzed, 0);
+}
+
+#[test]
+fn upgrade_on_servers_of_the_user_is_refused_before_anything_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let workload = workload(directory.path(), "SELECT 1");
+    let output = directory.path().join("x.upgrade").display().to_string();
+    let (one, other) = ("postgres://a@127.0.0.1:1/b", "postgres://a@127.0.0.1:2/b");
+    let refused: [(&[&str], &str); 6] = [
+        (&["--target", one, "--no-restore"], "are the same server"),
+        (
+            &["--target", "postgres://a@127.0.0.1:2/c", "--no-restore"],
+            "name the same database",
+        ),
+        (&["--target", other], "give --restore"),
+        (&["--to", "18", "--restore", "true"], "--target"),
+        (&["--to", "18", "--method", "dump"], "--target"),
+        (
+            &[
+                "--target",
+                other,
+                "--no-restore",
+                "--allow-captured-server",
+                "127.0.0.1:3",
+            ],
+            "names 127.0.0.1:3",
+        ),
+    ];
+    for (options, message) in refused {
+        let common = ["upgrade", &workload, "--from", one, "-o", &output];
+        let done = rehearse(&[&common, options].concat());
+        let text = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(2), "{options:?}: {text}");
+        assert!(text.contains(message), "{options:?}: {text}");
+        assert!(!Path::new(&output).exists(), "{options:?}");
+    }
 }
 
 #[test]

@@ -4,7 +4,9 @@ use compare::ErrorChange;
 use plans::StatementPlans;
 use sql::Fingerprint;
 use study::plan_check::PlanVerdict;
-use study::upgrade_rehearsal::{UpgradeCoverage, UpgradeDecision, UpgradeRemedy, UpgradeReport};
+use study::upgrade_rehearsal::{
+    RehearsalMethod, UpgradeCoverage, UpgradeDecision, UpgradeRemedy, UpgradeReport,
+};
 
 use crate::text::line::{one_line, wrapped};
 use crate::text::plan_text;
@@ -95,8 +97,12 @@ pub(crate) fn heading(report: &UpgradeReport) -> String {
         UpgradeDecision::NoGo => "NO-GO",
         UpgradeDecision::Undecided => "UNDECIDED",
     };
+    let method = match report.method {
+        RehearsalMethod::Dump => "by dump and restore",
+        RehearsalMethod::Target => "on two servers of yours",
+    };
     format!(
-        "{decision}: PostgreSQL {} to {} by dump and restore, {}",
+        "{decision}: PostgreSQL {} to {} {method}, {}",
         one_line(&report.from_version, 40),
         one_line(&report.to_version, 40),
         one_line(&report.workload, 80)

@@ -4,10 +4,12 @@
 //! - [`Environment`]: a server that can be set up in each of its conditions;
 //! - [`SandboxEnvironment`]: a private server, restored from snapshots and restarted;
 //! - [`TargetEnvironment`]: any other server, whose owner says how its data are restored;
+//! - [`PairEnvironment`]: two such servers;
 //! - [`SandboxLease`]: a private server that is changed and given back as it was.
 
 mod lease;
 mod new_server;
+mod pair;
 mod sandbox;
 mod shell;
 mod target;
@@ -23,9 +25,10 @@ use crate::error::ExperimentError;
 pub(crate) use lease::ask;
 pub use lease::{LeasePurpose, SandboxLease, refuse_leased, restore_interrupted};
 pub use new_server::{FindInstallation, NewServerRequest};
+pub use pair::PairEnvironment;
 pub use sandbox::{NewServer, SandboxEnvironment, create_server};
 pub use shell::run_shell_command;
-pub use target::{DataSource, TargetEnvironment};
+pub use target::{DataSource, TargetEnvironment, of_side};
 
 /// Time limit of all statements on one administrative connection. An index may be built there.
 pub(crate) const STATEMENTS_TIME_MAX: Duration = Duration::from_secs(24 * 3_600);
@@ -37,8 +40,8 @@ pub struct Condition {
     pub settings: Vec<(String, String)>,
     /// SQL that is applied to the initial data.
     pub scripts: Vec<ChangeScript>,
-    /// The major version, if it differs from the sandbox's.
-    pub server: Option<u16>,
+    /// Whether the state is one of the other server, such as one of another major version.
+    pub is_other_server: bool,
 }
 
 /// State of the server after the last trial.

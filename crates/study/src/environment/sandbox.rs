@@ -80,8 +80,8 @@ impl SandboxEnvironment {
 
     /// Returns the server of a condition.
     fn server(&mut self, condition: usize) -> &mut SandboxLease {
-        match (self.conditions[condition].server, &mut self.other) {
-            (Some(_), Some(other)) => other,
+        match (self.conditions[condition].is_other_server, &mut self.other) {
+            (true, Some(other)) => other,
             _ => &mut self.lease,
         }
     }
@@ -90,7 +90,7 @@ impl SandboxEnvironment {
     /// runs meanwhile.
     fn restart(&mut self, condition: usize, is_changed: bool) -> Result<Target, ExperimentError> {
         let settings = self.conditions[condition].settings.clone();
-        if self.conditions[condition].server.is_some() {
+        if self.conditions[condition].is_other_server {
             self.lease.sandbox.stop(Stop::Immediate)?;
         } else if let Some(other) = &mut self.other {
             other.sandbox.stop(Stop::Immediate)?;

@@ -23,6 +23,21 @@ pub enum DataSource {
     Unrestored,
 }
 
+impl DataSource {
+    /// Names the side of a comparison to a command.
+    pub fn of_side(self, side: &str) -> Self {
+        match self {
+            DataSource::Command(command) => DataSource::Command(of_side(&command, side)),
+            other => other,
+        }
+    }
+}
+
+/// Returns a shell command that has the side of a comparison as the variable `REHEARSE_SIDE`.
+pub fn of_side(command: &str, side: &str) -> String {
+    format!("export REHEARSE_SIDE={side}\n{command}")
+}
+
 /// Any server that the user named. Only settings that a session can change are supported.
 #[derive(Debug)]
 pub struct TargetEnvironment {
@@ -109,7 +124,7 @@ impl TargetEnvironment {
 
     /// Refuses what cannot be set up without asking the server.
     fn check_conditions(&self) -> Result<(), ExperimentError> {
-        if self.conditions.iter().any(|one| one.server.is_some()) {
+        if self.conditions.iter().any(|one| one.is_other_server) {
             return Err(ExperimentError::Usage(
                 "another major version (--postgres-version) cannot be set up at a --target; give --sandbox NAME, or replay on both servers yourself and compare the runs".to_owned(),
             ));

@@ -6,7 +6,7 @@ mod result;
 mod side;
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ::sandbox::{Dirs, ServerRequirements};
 use planner_copy::{PlannerCopyError, PlannerExport};
@@ -36,6 +36,8 @@ pub struct SideRequest {
     pub change: Option<ChangeScript>,
     /// Settings in addition to those of the export.
     pub settings: Vec<(String, String)>,
+    /// Export that this side plans with; `None` for that of the request.
+    pub planner: Option<PathBuf>,
 }
 
 /// Parameters of a check.
@@ -83,6 +85,8 @@ pub fn check_plans(
             export.database
         )));
     }
+    let own = |side: &SideRequest| side.planner.as_deref().map(PlannerExport::read).transpose();
+    let own = [own(&request.before)?, own(&request.after)?];
     let dirs = Dirs::from_environment()?;
     let version = |side: &SideRequest| side.version.unwrap_or_else(|| export.major());
     let find = |side| (request.find)(&ServerRequirements::major(version(side)), &dirs);
@@ -97,7 +101,8 @@ pub fn check_plans(
     let [before, after] = std::thread::scope(|scope| {
         [0, 1]
             .map(|at| {
-                let (export, chosen, installation) = (&export, &chosen, &installations[at]);
+                let (chosen, installation) = (&chosen, &installations[at]);
+                let export = own[at].as_ref().unwrap_or(&export);
                 let (side, dirs) = (sides[at], &dirs);
                 scope.spawn(move || {
                     plan_side(
@@ -116,7 +121,7 @@ pub fn check_plans(
     }
     Ok(assemble(
         request,
-        (workload, &export),
+        (workload, &export, &own),
         chosen,
         before,
         after,
@@ -125,7 +130,7 @@ pub fn check_plans(
 
 fn assemble(
     request: &PlanCheckRequest<'_>,
-    (workload, export): (&WorkloadReader, &PlannerExport),
+    (workload, export, own): (&WorkloadReader, &PlannerExport, &[Option<PlannerExport>; 2]),
     chosen: CheckedExamples,
     before: SidePlans,
     after: SidePlans,
@@ -165,10 +170,15 @@ fn assemble(
     PlanCheck {
         workload: workload.path().display().to_string(),
         planner: PlannerSource::of(request.planner, export),
-        before: CheckedSide::new(&request.before, before.version),
-        after: CheckedSide::new(&request.after, after.version),
+        before: CheckedSide::new(&request.before, before.version, own[0].as_ref()),
+        after: CheckedSide::new(&request.after, after.version, own[1].as_ref()),
         coverage: Coverage::of(&statements, &unchecked, chosen.without_plan),
-        limitations: limitations(export, &before.left_out, &after.left_out, chosen.note),
+        limitations: limitations(
+            (export, own),
+            &before.left_out,
+            &after.left_out,
+            chosen.note,
+        ),
         statements,
         unchecked,
         conditions,
@@ -204,7 +214,7 @@ fn pair(values: PlanValues, (before, after): (PlanSide, PlanSide)) -> PlanPair {
 
 /// Returns what both sides lack, once each.
 fn limitations(
-    export: &PlannerExport,
+    (export, own): (&PlannerExport, &[Option<PlannerExport>; 2]),
     before: &[planner_copy::NotRestored],
     after: &[planner_copy::NotRestored],
     note: Option<String>,
@@ -212,6 +222,11 @@ fn limitations(
     let mut known = BTreeSet::new();
     let exported = export.not_exported.iter();
     let exported = exported.map(|one| (LimitedSide::Export, &one.subject, &one.reason));
+    let sides = [LimitedSide::Before, LimitedSide::After].into_iter();
+    let of_side = sides.zip(own).flat_map(|(side, export)| {
+        let parts = export.iter().flat_map(|export| &export.not_exported);
+        parts.map(move |one| (side, &one.subject, &one.reason))
+    });
     let restored = [(LimitedSide::Before, before), (LimitedSide::After, after)];
     let restored = restored
         .into_iter()
@@ -224,7 +239,7 @@ fn limitations(
         })
         .into_iter()
         .collect();
-    for (side, subject, reason) in exported.chain(restored) {
+    for (side, subject, reason) in exported.chain(of_side).chain(restored) {
         if known.insert((subject.clone(), reason.clone())) {
             limits.push(Limitation {
                 side,

@@ -56,6 +56,8 @@ pub struct CheckedSide {
     pub change: Option<String>,
     /// Settings in addition to those of the export, as `NAME=VALUE`.
     pub settings: Vec<String>,
+    /// Export that this side plans with; `null` for that of the check.
+    pub planner: Option<PlannerSource>,
 }
 
 /// Part of the workload that was checked.
@@ -205,9 +207,15 @@ impl PlannerSource {
 }
 
 impl CheckedSide {
-    pub(super) fn new(request: &SideRequest, server_version: String) -> Self {
+    pub(super) fn new(
+        request: &SideRequest,
+        server_version: String,
+        export: Option<&PlannerExport>,
+    ) -> Self {
         let settings = request.settings.iter();
+        let planner = request.planner.as_deref().zip(export);
         CheckedSide {
+            planner: planner.map(|(path, export)| PlannerSource::of(path, export)),
             server_version,
             change: request.change.as_ref().map(|change| match change {
                 ChangeScript::Statements { path, .. } => path.clone(),

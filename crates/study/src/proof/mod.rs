@@ -50,6 +50,7 @@ pub use report::{
     InterimAnalysis, Movement, ProofEnd, ProofNumber, ProofReport, ProofSideReport, SizeChange,
 };
 pub use request::{ProofGoal, ProofPlace, ProofRequest};
+pub(crate) use server::{data_source, refuse_captured_servers};
 pub use side_result::{Look, SideResult};
 pub use summarise::{CANDIDATES, SideRenderer, summarise};
 

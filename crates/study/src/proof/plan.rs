@@ -29,6 +29,8 @@ pub enum Change {
     Rewrite(String),
     /// Another major version.
     Server(u16),
+    /// Another server of the user, by a name for reports.
+    Target(String),
 }
 
 impl Change {
@@ -44,6 +46,7 @@ impl Change {
             Change::Rewrite(given) => given.clone(),
             Change::Command(given) => hide_secrets(given),
             Change::Server(major) => format!("PostgreSQL {major}"),
+            Change::Target(name) => name.clone(),
         }
     }
 }
@@ -91,7 +94,7 @@ impl ProofSide {
                 }
                 Change::Settings(all) => settings.extend(all.iter().map(Setting::pair)),
                 Change::Rewrite(_) => {}
-                Change::Server(major) => condition.server = Some(*major),
+                Change::Server(_) | Change::Target(_) => condition.is_other_server = true,
             }
         }
         condition.settings = merge_settings(&settings);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use compare::proof::Goal;
-use replay::Options;
+use replay::{Options, Target};
 
 use crate::environment::NewServerRequest;
 
@@ -63,6 +63,8 @@ pub struct ProofPlace {
     pub no_restore: bool,
     /// Database in which a sandbox is changed.
     pub database: Option<String>,
+    /// Other server of the user, for [`crate::proof::Change::Target`]. Its data are restored as those of `target`.
+    pub other_target: Option<Target>,
     /// Server of another version, for changes of the version.
     pub new_server: Option<NewServerRequest>,
 }

@@ -1,15 +1,15 @@
 //! Server of a proof's replays: one of the user's sandboxes, or any other server.
 
 use ::sandbox::Dirs;
-use replay::{Options, Target};
+use replay::{LoginMap, Options, Target};
 use workload::WorkloadReader;
 
 use super::privileged_roles::UnprivilegedEnvironment;
-use super::request::ProofRequest;
+use super::request::{ProofPlace, ProofRequest};
 use crate::captured_server::refuse_captured_server;
 use crate::environment::{
-    AtEnd, Condition, DataSource, Environment, LeasePurpose, NewServer, SandboxEnvironment,
-    SandboxLease, TargetEnvironment, refuse_leased,
+    AtEnd, Condition, DataSource, Environment, LeasePurpose, NewServer, PairEnvironment,
+    SandboxEnvironment, SandboxLease, TargetEnvironment, refuse_leased,
 };
 use crate::failure::Failure;
 
@@ -101,15 +101,65 @@ fn foreign(
     let target = Target::parse(url, |name| std::env::var(name).ok())?;
     let mut base = request.replay.clone();
     let place = &request.place;
+    let data = data_source(place, whole, &conditions)?;
+    if let DataSource::Template(_) = data {
+        // Sessions go to the database that is made for them, whatever they were captured on.
+        base.logins.database = base.logins.database.or_else(|| target.database.clone());
+    }
+    refuse_captured_servers(place, whole, (&target, &base.logins), &data)?;
+    let login = |target: &Target| {
+        let mut login = base.logins.login(target, "", "", "rehearse");
+        if let Some(user) = &target.user {
+            login.user = user.as_str().into();
+        }
+        login
+    };
+    let make = |target: &Target, data, conditions| {
+        TargetEnvironment::new(
+            target.clone(),
+            login(target),
+            data,
+            conditions,
+            AtEnd::Restore,
+        )
+    };
+    let restores = data != DataSource::Unrestored;
+    let (name, environment): (String, Box<dyn Environment>) = match &place.other_target {
+        None => (target.address(), Box::new(make(&target, data, conditions))),
+        Some(other) => (
+            format!("{} and {}", target.address(), other.address()),
+            Box::new(PairEnvironment::new(
+                &conditions,
+                |is_other, conditions| match is_other {
+                    true => make(other, data.clone().of_side("new"), conditions),
+                    false => make(&target, data.clone().of_side("old"), conditions),
+                },
+            )),
+        ),
+    };
+    Ok(ProofServer {
+        name,
+        settings: Vec::new(),
+        options: base,
+        restores,
+        environment,
+    })
+}
+
+/// Returns how the data of a server of the user are restored.
+///
+/// # Errors
+/// If the proof writes, and nothing restores them.
+pub(crate) fn data_source(
+    place: &ProofPlace,
+    whole: &WorkloadReader,
+    conditions: &[Condition],
+) -> Result<DataSource, Failure> {
     let has_scripts = conditions.iter().any(|one| !one.scripts.is_empty());
     let changes_data = whole.info().writes > 0 || has_scripts;
     let data = match (&place.restore, &place.template) {
         (Some(command), _) => DataSource::Command(command.clone()),
-        (_, Some(template)) => {
-            // Sessions go to the database that is made for them, whatever they were captured on.
-            base.logins.database = base.logins.database.or_else(|| target.database.clone());
-            DataSource::Template(template.clone())
-        }
+        (_, Some(template)) => DataSource::Template(template.clone()),
         _ if place.no_restore || !changes_data => DataSource::Unrestored,
         _ => {
             return Err(Failure::usage(
@@ -122,27 +172,34 @@ fn foreign(
             "with --no-restore a --change would stay where the unchanged is replayed next; give --restore 'COMMAND' or --template DATABASE",
         ));
     }
-    let mut known = target.clone();
-    if let DataSource::Template(_) = data {
-        known.database = Some("postgres".to_owned());
-    }
+    Ok(data)
+}
+
+/// Refuses to replay on the captured server, unless the user confirmed its address.
+///
+/// # Errors
+/// If a target is the captured server, or the confirmed address is not that of a target.
+pub(crate) fn refuse_captured_servers(
+    place: &ProofPlace,
+    whole: &WorkloadReader,
+    (target, logins): (&Target, &LoginMap),
+    data: &DataSource,
+) -> Result<(), Failure> {
     let confirmed = place.allow_captured_server.as_deref();
-    refuse_captured_server(whole, (&known, &base.logins), confirmed, false)?;
-    let mut login = base.logins.login(&target, "", "", "rehearse");
-    if let Some(user) = &target.user {
-        login.user = user.as_str().into();
+    let targets = || {
+        [Some(target), place.other_target.as_ref()]
+            .into_iter()
+            .flatten()
+    };
+    // An address that is the one of neither is refused.
+    let names_one = targets().any(|one| confirmed == Some(&one.address()));
+    for each in targets() {
+        let mut known = each.clone();
+        if let DataSource::Template(_) = data {
+            known.database = Some("postgres".to_owned());
+        }
+        let confirmed = confirmed.filter(|named| !names_one || *named == each.address());
+        refuse_captured_server(whole, (&known, logins), confirmed, false)?;
     }
-    Ok(ProofServer {
-        name: target.address(),
-        settings: Vec::new(),
-        options: base,
-        restores: data != DataSource::Unrestored,
-        environment: Box::new(TargetEnvironment::new(
-            target,
-            login,
-            data,
-            conditions,
-            AtEnd::Restore,
-        )),
-    })
+    Ok(())
 }

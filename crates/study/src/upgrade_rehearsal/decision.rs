@@ -4,17 +4,19 @@ use compare::proof::Verdict;
 
 use super::MARGIN;
 use super::result::{UpgradeDecision, UpgradeRemedy, UpgradeReport};
-use crate::upgrade_inspect::{UpgradeCheck, UpgradeInspection, UpgradeSeverity};
+use crate::upgrade_inspect::{NewServerKind, UpgradeCheck, UpgradeInspection, UpgradeSeverity};
 
-/// Checks whose remedy the rehearsal performs on both sides: the restore is followed by ANALYZE.
+/// Checks whose remedy the rehearsal performs on private servers: the restore is followed by ANALYZE.
 const PERFORMED: [UpgradeCheck; 2] = [UpgradeCheck::Statistics, UpgradeCheck::ExtendedStatistics];
 
 /// Returns the remedies that the findings name.
 pub(super) fn remedies(inspection: &UpgradeInspection) -> Vec<UpgradeRemedy> {
+    let is_private = inspection.new_server == NewServerKind::Private;
+    let is_performed = |check| is_private && PERFORMED.contains(&check);
     let findings = inspection
         .findings
         .iter()
-        .filter(|one| one.severity != UpgradeSeverity::Note && !PERFORMED.contains(&one.check));
+        .filter(|one| one.severity != UpgradeSeverity::Note && !is_performed(one.check));
     findings
         .map(|one| {
             let mut statements: Vec<String> = Vec::new();
@@ -146,7 +148,7 @@ fn is_work_equal(high: Option<f64>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upgrade_inspect::{NewServerKind, UpgradeFinding, UpgradeMethod, UpgradeObject};
+    use crate::upgrade_inspect::{UpgradeFinding, UpgradeMethod, UpgradeObject};
     use crate::upgrade_rehearsal::UpgradeCoverage;
 
     fn inspection(findings: &[(UpgradeCheck, UpgradeSeverity)]) -> UpgradeInspection {
@@ -182,6 +184,7 @@ mod tests {
             remedies: Vec::new(),
             workload: String::new(),
             database: String::new(),
+            method: crate::upgrade_rehearsal::RehearsalMethod::Dump,
             from_version: String::new(),
             to_version: String::new(),
             coverage: Some(UpgradeCoverage {

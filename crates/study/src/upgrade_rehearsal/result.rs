@@ -24,6 +24,16 @@ pub enum UpgradeDecision {
     Undecided,
 }
 
+/// Way in which the new side of a rehearsal is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RehearsalMethod {
+    /// Dump and restore into private servers.
+    Dump,
+    /// The user upgraded a copy.
+    Target,
+}
+
 /// Part of the workload that was replayed on the new version.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UpgradeCoverage {
@@ -67,6 +77,8 @@ pub struct UpgradeReport {
     pub workload: String,
     /// Database that was copied.
     pub database: String,
+    /// Way in which the new side was made.
+    pub method: RehearsalMethod,
     /// Version of the old side.
     pub from_version: String,
     /// Version of the new side.

@@ -1,0 +1,97 @@
+//! Private servers of both versions, from a dump.
+
+use std::path::Path;
+
+use ::sandbox::{Dirs, Options as SandboxOptions, ServerRequirements};
+
+use super::client_programs;
+use super::data_copy::{CopySide, DataCopy};
+use super::rehearsal_plan::RehearsalPlan;
+use super::{PreparedServers, UpgradeRequest, major_of};
+use crate::change_script::ChangeScript;
+use crate::environment::{NewServerRequest, quote_identifier, run_shell_command, server_target};
+use crate::failure::Failure;
+use crate::notes;
+use crate::plan_export::export_planner;
+use crate::proof::{Change, ProofPlace};
+use crate::upgrade_inspect::UpgradeInspection;
+
+/// Dumps the old server, restores the dump into a private server of its version, and describes the new one, which the
+/// proof creates.
+///
+/// # Errors
+/// If a program is missing, or a server cannot be dumped or created.
+pub(super) fn prepare(
+    request: &UpgradeRequest<'_>,
+    to: u16,
+    plan: &RehearsalPlan,
+    inspection: &UpgradeInspection,
+) -> Result<PreparedServers, Failure> {
+    let from_major = major_of(&inspection.from_version)?;
+    client_programs::check(from_major)?;
+    let copy = DataCopy::in_directory(request.output);
+    notes::note("Dumping the old server.");
+    copy.dump(request.from)?;
+    let planner = request.output.join("old.planner");
+    make_old(request, plan, from_major, (&copy, &planner))?;
+    Ok(PreparedServers {
+        place: ProofPlace {
+            sandbox: Some(plan.sandbox.clone()),
+            database: Some(plan.database.clone()),
+            new_server: Some(NewServerRequest {
+                requirements: ServerRequirements::major(to),
+                load: Some(copy.load_command(CopySide::New)),
+                find: request.find,
+            }),
+            ..ProofPlace::default()
+        },
+        logins: request.replay.logins.clone(),
+        change: Change::Server(to),
+        planners: [planner.clone(), planner],
+        majors: [from_major, to],
+        copy: Some(copy),
+    })
+}
+
+/// Deletes the private server of the old version.
+///
+/// # Errors
+/// If it cannot be deleted.
+pub(super) fn delete(plan: &RehearsalPlan) -> Result<(), Failure> {
+    Ok(::sandbox::down(&plan.sandbox, &Dirs::from_environment()?)?)
+}
+
+/// Creates the private server of the old version, fills it, and exports what its planner reads.
+fn make_old(
+    request: &UpgradeRequest<'_>,
+    plan: &RehearsalPlan,
+    major: u16,
+    (copy, planner): (&DataCopy, &Path),
+) -> Result<(), Failure> {
+    let dirs = Dirs::from_environment()?;
+    let name = plan.sandbox.clone();
+    // The export is the last step.
+    if planner.exists() && ::sandbox::find_named(&name, &dirs).is_ok() {
+        return Ok(());
+    }
+    if ::sandbox::find_named(&name, &dirs).is_ok() {
+        ::sandbox::down(&name, &dirs)?;
+    }
+    notes::note("Restoring the dump into a private server of the old version.");
+    let installation = (request.find)(&ServerRequirements::major(major), &dirs)?;
+    let options = SandboxOptions {
+        statement_statistics: true,
+        ..SandboxOptions::default()
+    };
+    let named = ::sandbox::up(&name, &installation, options, &dirs)?;
+    if plan.database != "postgres" {
+        let sql = format!("CREATE DATABASE {}", quote_identifier(&plan.database));
+        let script = ChangeScript::new("CREATE DATABASE", &sql)?;
+        script.apply(&server_target(&named.endpoint, "postgres")?)?;
+    }
+    let target = server_target(&named.endpoint, &plan.database)?;
+    run_shell_command(&copy.load_command(CopySide::Old), &target, "the restore")?;
+    let _ = std::fs::remove_file(planner);
+    export_planner(&target, planner)?;
+    Ok(())
+}
