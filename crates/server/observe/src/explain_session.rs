@@ -62,8 +62,8 @@ impl<'d> ExplainSession<'d> {
         query_plan(&mut self.connection, self.version, &example)
     }
 
-    /// Returns the generic plan, as a session may use it after five executions of the prepared statement. `None` before
-    /// version 12, which offers no way.
+    /// Returns the generic plan, as a session may use it after five executions of the prepared statement, without the
+    /// partitions that the example's values exclude. `None` before version 12, which offers no way.
     ///
     /// # Errors
     /// If the server refuses the statement.
@@ -72,7 +72,13 @@ impl<'d> ExplainSession<'d> {
             return None;
         }
         let answer = self.connection.query(BEGIN).and_then(|_| {
-            explain_prepared(&mut self.connection, &example.sql, &known_types(example))
+            let types = known_types(example);
+            explain_prepared(
+                &mut self.connection,
+                &example.sql,
+                &types,
+                &example.values(),
+            )
         });
         if !self.connection.is_closed() {
             // It ends anything that is still open, except prepared statements.

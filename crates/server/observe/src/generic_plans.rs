@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clock::Clock;
 use connect::Target;
-use connect::login::{Dialer, Login, LoginError, QueryConnection};
+use connect::login::{Dialer, Login, LoginError, QueryConnection, Value};
 use run::{NoPlan, PlanFact, PlanOutcome, ServiceTime};
 use sql::{StatementClass, classify, holds_several};
 use workload::Sqlstate;
@@ -106,7 +106,7 @@ fn explain(questions: &mut QueryConnection<'_>, version: u32, sql: &str) -> Plan
             let question = format!("EXPLAIN (FORMAT JSON, GENERIC_PLAN, SETTINGS)\n{sql}");
             questions.query(&question)
         }
-        _ => explain_prepared(questions, &sql, &[]),
+        _ => explain_prepared(questions, &sql, &[], &[]),
     });
     if !questions.is_closed() {
         // It ends anything that is still open, except prepared statements.
@@ -161,28 +161,52 @@ fn to_plannable_sql(normal: &str) -> String {
 }
 
 /// Returns the generic plan of a statement with parameters of these types; 0, and types missing at the end, leave the
-/// choice to the server.
+/// choice to the server. The executor's start removes partitions that the values exclude, and NULL excludes all.
 pub(crate) fn explain_prepared(
     questions: &mut QueryConnection<'_>,
     sql: &str,
     types: &[u32],
+    values: &[Option<Value<'_>>],
 ) -> Result<Vec<connect::login::Row>, LoginError> {
     questions.query("SET LOCAL plan_cache_mode = force_generic_plan")?;
     let types = type_names(questions, types)?;
     questions.query_with(&format!("PREPARE {NAME}{types} AS\n{sql}"), &[], &[])?;
-    let rows = questions.query(&format!(
-        "SELECT coalesce(pg_catalog.array_length(p.parameter_types, 1), 0) \
-         FROM pg_catalog.pg_prepared_statements p WHERE p.name = '{NAME}'"
+    let call = prepared_call(questions, NAME, values)?;
+    questions.query(&format!("EXPLAIN (FORMAT JSON, SETTINGS) {call}"))
+}
+
+/// Returns the `EXECUTE` of a prepared statement of the session, with these values as literals. Missing values are
+/// NULL.
+///
+/// # Errors
+/// If the server does not accept a value for the type of its parameter.
+pub fn prepared_call(
+    connection: &mut QueryConnection<'_>,
+    name: &str,
+    values: &[Option<Value<'_>>],
+) -> Result<String, LoginError> {
+    let types = connection.query(&format!(
+        "SELECT pg_catalog.unnest(parameter_types)::pg_catalog.oid FROM pg_catalog.pg_prepared_statements \
+         WHERE name = '{name}'"
     ))?;
-    let count = rows.first().and_then(|row| row.first()?.as_ref());
-    let count: usize = count.and_then(|text| text.parse().ok()).unwrap_or(0);
-    let values = match count {
-        0 => String::new(),
-        count => format!("({})", vec!["NULL"; count].join(", ")),
-    };
-    questions.query(&format!(
-        "EXPLAIN (FORMAT JSON, SETTINGS) EXECUTE {NAME}{values}"
-    ))
+    let types: Vec<u32> = types
+        .into_iter()
+        .filter_map(|row| row.into_iter().next()??.parse().ok())
+        .collect();
+    if types.is_empty() {
+        return Ok(format!("EXECUTE {name}"));
+    }
+    let values: Vec<_> = (0..types.len())
+        .map(|place| values.get(place).copied().flatten())
+        .collect();
+    // The server writes the literals, since values may be in the binary format.
+    let literals: Vec<String> = (1..=types.len())
+        .map(|place| format!("pg_catalog.quote_nullable(${place})"))
+        .collect();
+    let literals = format!("SELECT {}", literals.join(", "));
+    let rows = connection.query_with(&literals, &types, &values)?;
+    let literals: Vec<String> = rows.into_iter().flatten().flatten().collect();
+    Ok(format!("EXECUTE {name}({})", literals.join(", ")))
 }
 
 /// Returns a list of types for `PREPARE`, in which `unknown` leaves the choice to the server.

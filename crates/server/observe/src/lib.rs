@@ -32,7 +32,7 @@ pub use example_sets::{StatementExamples, example_sets};
 pub use examples::{Example, examples};
 pub use explain_session::ExplainSession;
 pub use facts::{DATABASES_MAX, INDEXES_MAX, Limits, RELATIONS_MAX, facts, facts_with_limits};
-pub use generic_plans::generic_plans;
+pub use generic_plans::{generic_plans, prepared_call};
 pub use monitor::{DEFAULT_SAMPLE_RATE_HZ, Monitor, MonitorOptions, MonitorScope, ProbeStatus};
 pub use observation_log::{LatestActivity, RunTime};
 pub use plans::{PLANS_MAX, PLANS_TIME, PlanResults, plans};

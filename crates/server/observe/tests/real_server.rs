@@ -1,5 +1,7 @@
 //! Facts and plans of real servers: what is found, what is kept from whom, and what does no harm.
 
+#[path = "real_server/generic_plans.rs"]
+mod generic_plans;
 #[path = "real_server/monitoring.rs"]
 mod monitoring;
 
@@ -506,33 +508,4 @@ fn plan_beyond_the_time_limit_has_its_reason() {
             .iter()
             .all(|plan| plan.outcome == PlanOutcome::Unasked(NoPlan::NoExample))
     );
-}
-
-#[test]
-fn generic_plans_of_statements_with_parameters_are_found_on_each_version() {
-    let asked = [
-        "update orders set note = $1 where customer = $2 and id > $3",
-        "select note from orders where id = $1",
-        "select count(*) from orders where customer in ($1, ...)",
-        "select id from orders where id = $1; delete from orders",
-    ];
-    for &major in test_support::versions(&[13, 15, 16, 17, 18]) {
-        let server = Server::start(major);
-        let wanted: Vec<_> = asked
-            .iter()
-            .map(|sql| (wanted(sql, &[]).0, (*sql).to_owned()))
-            .collect();
-        let clock = SystemClock::start();
-        let found =
-            observe::generic_plans(&server.target(), &login("postgres"), &wanted, &clock).plans;
-        assert!(planned(&found[0]).contains("orders_customer"), "{major}");
-        assert!(planned(&found[1]).contains("(id = $1)"), "{major}");
-        assert!(planned(&found[2]).contains("orders_customer"), "{major}");
-        assert_eq!(
-            found[3].outcome,
-            PlanOutcome::Unasked(NoPlan::SeveralStatements)
-        );
-        let rows = server.client().query("SELECT FROM orders", &[]).unwrap();
-        assert_eq!(rows.len(), 5000, "{major}");
-    }
 }

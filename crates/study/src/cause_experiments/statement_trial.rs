@@ -8,10 +8,9 @@ pub(super) use diagnose::PlanningMode;
 use observe::Example;
 use plans::{MeasuredTimes, Plan, read_measured_times, read_plan};
 use sql::{StatementClass, classify, holds_several};
-use workload::Parameter;
 
 use super::trial_session::{TrialSession, apply_role_settings};
-use crate::environment::{quote_identifier, quote_literal};
+use crate::environment::quote_identifier;
 
 /// Time limit of all queries of a trial.
 const TRIAL_TIME: Duration = Duration::from_secs(300);
@@ -264,32 +263,7 @@ fn explain_prepared(
 ) -> Result<Vec<Row>, LoginError> {
     let sql = example.sql.trim_end().trim_end_matches(';');
     connection.query(&format!("PREPARE rehearse_statement AS\n{sql}"))?;
-    let types = connection.query(
-        "SELECT pg_catalog.unnest(parameter_types)::pg_catalog.oid FROM pg_catalog.pg_prepared_statements \
-         WHERE name = 'rehearse_statement'",
-    )?;
-    let types: Vec<u32> = types
-        .into_iter()
-        .filter_map(|row| row.into_iter().next()??.parse().ok())
-        .collect();
-    let mut arguments = Vec::new();
-    for (place, value) in example.parameters.iter().enumerate() {
-        arguments.push(match value {
-            None => "NULL".to_owned(),
-            Some(Parameter::Text(text)) => quote_literal(text),
-            Some(Parameter::Binary(_)) => {
-                let own = types.get(place).copied().unwrap_or(0);
-                let values = [example.values()[place]];
-                let rows = connection.query_with("SELECT $1", &[own], &values)?;
-                let text = rows.into_iter().flatten().flatten().next();
-                text.map_or_else(|| "NULL".to_owned(), |text| quote_literal(&text))
-            }
-        });
-    }
-    let call = match arguments.is_empty() {
-        true => "EXECUTE rehearse_statement".to_owned(),
-        false => format!("EXECUTE rehearse_statement({})", arguments.join(", ")),
-    };
+    let call = observe::prepared_call(connection, "rehearse_statement", &example.values())?;
     let is_generic = mode == PlanningMode::Generic;
     if is_generic && version >= VERSION_12 {
         connection.query("SET LOCAL plan_cache_mode = force_generic_plan")?;
@@ -305,6 +279,7 @@ fn explain_prepared(
 mod tests {
     use super::*;
     use replay::Target;
+    use workload::Parameter;
 
     fn example(sql: &str, parameters: &[&str]) -> Example {
         Example {
