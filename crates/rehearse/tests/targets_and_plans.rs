@@ -3,8 +3,12 @@
 
 #[path = "targets_and_plans/bundled.rs"]
 mod bundled;
+#[path = "targets_and_plans/newer_server.rs"]
+mod newer_server;
 #[path = "targets_and_plans/observed.rs"]
 mod observed;
+#[path = "targets_and_plans/server_filter.rs"]
+mod server_filter;
 #[path = "targets_and_plans/upgrading.rs"]
 mod upgrading;
 #[path = "targets_and_plans/without_data.rs"]

@@ -28,6 +28,8 @@ pub(super) struct ServerFacts {
     pub(super) slots: Vec<Slot>,
     pub(super) subscriptions: Vec<Subscription>,
     pub(super) md5_roles: Vec<String>,
+    /// Objects outside of databases that the new version refuses.
+    pub(super) refused: Vec<RefusedObject>,
     /// Names of types in `pg_catalog`.
     pub(super) types: HashSet<String>,
     /// Columns of the relations in `pg_catalog`, as `relation.column`, and the relations.

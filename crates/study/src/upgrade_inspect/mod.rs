@@ -91,6 +91,9 @@ pub fn inspect_upgrade(
         }
     };
     refuse_older(&old, new.identity.major())?;
+    if old.identity.major() < 19 && new.identity.major() >= 19 {
+        old.refused = old_reader.refused_by_19(&mut unchecked)?;
+    }
     let removed = removed_types(&old, &new);
     let unstable = unstable_types(&old, &new);
     let types: Vec<&str> = removed.iter().map(String::as_str).chain(unstable).collect();

@@ -1,7 +1,7 @@
 //! Catalogue queries. Each row is one JSON text. Columns that only some versions have are read through `to_jsonb`, so
 //! that a version without them is no error.
 //!
-//! Sources: PostgreSQL documentation, chapters 51 and 52 and `pg_upgrade`, of the versions 10 to 18; the checks of
+//! Sources: PostgreSQL documentation, chapters 51 and 52 and `pg_upgrade`, of the versions 10 to 19; the checks of
 //! `pg_upgrade/check.c`.
 
 /// Condition that excludes the catalogue's relations and temporary ones.
@@ -259,6 +259,36 @@ pub(super) fn refused_by_18() -> String {
          WHERE p.attnum > 0 AND p.attnotnull AND NOT a.attnotnull AND NOT a.attisdropped ORDER BY 1) x"
     )
 }
+
+/// Indexes with a class of `btree_gist` that `pg_upgrade` to 19 refuses: its `inet` and `cidr` classes could leave out rows.
+/// Source: `check_for_gist_inet_ops` in `pg_upgrade/check.c`.
+pub(super) fn refused_by_19() -> String {
+    format!(
+        "SELECT row_to_json(x) FROM (SELECT DISTINCT {NAME} AS name, 'index of btree_gist over inet or cidr' AS kind, \
+         'DROP INDEX ' || {NAME} AS statement FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
+         JOIN pg_namespace n ON n.oid = c.relnamespace, unnest(i.indclass) k \
+         JOIN pg_opclass o ON o.oid = k JOIN pg_am m ON m.oid = o.opcmethod \
+         WHERE m.amname = 'gist' AND o.opcname IN ('gist_inet_ops', 'gist_cidr_ops') ORDER BY 1) x"
+    )
+}
+
+/// Names of databases, roles and tablespaces, and encodings, that version 19 refuses by any method. Names are written with
+/// Unicode escapes, so that a statement is one line. Source: the release notes.
+pub(super) const REFUSED_NAMES_OF_19: &str = "SELECT row_to_json(x) FROM (\
+     SELECT escaped AS name, lower(kind) || ' whose name has a line break' AS kind, \
+       'ALTER ' || kind || ' ' || escaped || ' RENAME TO ' || quote_ident(translate(name, chr(10) || chr(13), '__')) AS statement \
+       FROM (SELECT datname::text, 'DATABASE' FROM pg_database UNION ALL SELECT rolname::text, 'ROLE' FROM pg_roles \
+         UNION ALL SELECT spcname::text, 'TABLESPACE' FROM pg_tablespace) o(name, kind), \
+         LATERAL (SELECT 'U&\"' || replace(replace(replace(replace(name, chr(92), chr(92) || chr(92)), '\"', '\"\"'), \
+           chr(10), chr(92) || '000a'), chr(13), chr(92) || '000d') || '\"') e(escaped) \
+       WHERE name <> translate(name, chr(10) || chr(13), '') \
+     UNION ALL SELECT quote_ident(datname), 'database with the encoding MULE_INTERNAL; dump it, and restore it with UTF8', NULL \
+       FROM pg_database WHERE pg_encoding_to_char(encoding) = 'MULE_INTERNAL') x";
+
+/// Lines of `pg_hba.conf` with the method that version 19 removed. Only a superuser may read them.
+pub(super) const RADIUS_LINES: &str = "SELECT row_to_json(x) FROM (SELECT 'pg_hba.conf, line ' || line_number AS name, \
+     'authentication by RADIUS' AS kind, NULL AS statement FROM pg_hba_file_rules \
+     WHERE auth_method = 'radius' ORDER BY line_number) x";
 
 /// Published tables whose UPDATE and DELETE cannot be replicated.
 pub(super) fn no_identity() -> String {

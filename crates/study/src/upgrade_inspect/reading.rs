@@ -13,7 +13,7 @@ use super::facts::part::{
     EXTENDED_STATISTICS, EXTENSIONS, INDEXES, OFFERED, ROLE_SETTINGS, SLOTS, SUBSCRIPTION_TABLES,
     SUBSCRIPTIONS, TABLES,
 };
-use super::facts::{DatabaseFacts, Extension, Identity, ServerFacts, Setting};
+use super::facts::{DatabaseFacts, Extension, Identity, RefusedObject, ServerFacts, Setting};
 use super::queries;
 use super::result::UncheckedPart;
 use crate::failure::Failure;
@@ -117,6 +117,7 @@ impl<'a> Reader<'a> {
                 .into_iter()
                 .map(|one| (one.name, one.version))
                 .collect(),
+            refused: Vec::new(),
             aliases: HashSet::new(),
             contents: Vec::new(),
             unread: HashSet::new(),
@@ -162,6 +163,21 @@ impl<'a> Reader<'a> {
         }
         unchecked.append(&mut session.unchecked);
         Ok(accepted)
+    }
+
+    /// Reads the names, encodings and lines of `pg_hba.conf` that version 19 refuses.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub(super) fn refused_by_19(
+        &self,
+        unchecked: &mut Vec<UncheckedPart>,
+    ) -> Result<Vec<RefusedObject>, Failure> {
+        let mut session = self.open(None)?;
+        let mut refused = session.read("names and encodings", queries::REFUSED_NAMES_OF_19);
+        refused.extend(session.read("lines of pg_hba.conf", queries::RADIUS_LINES));
+        unchecked.append(&mut session.unchecked);
+        Ok(refused)
     }
 
     /// Reads the facts of one database; `types` are searched in columns. `None` if it cannot be connected to, which is
@@ -217,6 +233,9 @@ impl Session<'_> {
         }
         if number < 180_000 {
             refused.extend(self.read("inherited NOT NULL", &queries::refused_by_18()));
+        }
+        if number < 190_000 {
+            refused.extend(self.read("operator classes", &queries::refused_by_19()));
         }
         let typed_columns = match types {
             [] => Vec::new(),

@@ -1,8 +1,8 @@
 //! Checks of types, and of objects that a version refuses.
 
-use super::super::facts::TypedColumn;
+use super::super::facts::{RefusedObject, TypedColumn};
 use super::super::result::{UpgradeCheck, UpgradeFinding, UpgradeObject, UpgradeSeverity};
-use super::{Sides, finding, object};
+use super::{Sides, finding, object, server_object};
 
 /// Types in place of those that a version removed or whose stored form is not kept.
 const INSTEAD: [(&str, &str); 6] = [
@@ -103,38 +103,49 @@ fn with_oids(sides: &Sides<'_>) -> Option<UpgradeFinding> {
     )
 }
 
-/// Kind of [`super::super::facts::RefusedObject`] that version 18 refuses.
+/// Kind of [`RefusedObject`] that version 18 refuses.
 const NULLABLE_CHILD: &str = "column without the parent's NOT NULL";
+/// Kind of [`RefusedObject`] that `pg_upgrade` to 19 refuses.
+const ADDRESS_INDEX: &str = "index of btree_gist over inet or cidr";
 
 fn refused_objects(sides: &Sides<'_>, is_wanted: impl Fn(&str) -> bool) -> Vec<UpgradeObject> {
     let mut objects = Vec::new();
     for database in &sides.old.contents {
         let found = database.refused.iter().filter(|one| is_wanted(&one.kind));
-        objects.extend(found.map(|one| {
-            let object = object(database, &one.name).detail(&one.kind);
-            match &one.statement {
-                Some(statement) => object.statement(statement),
-                None => object,
-            }
-        }));
+        objects.extend(found.map(|one| describe(object(database, &one.name), one)));
     }
     objects
 }
 
+fn describe(object: UpgradeObject, refused: &RefusedObject) -> UpgradeObject {
+    let object = object.detail(&refused.kind);
+    match &refused.statement {
+        Some(statement) => object.statement(statement),
+        None => object,
+    }
+}
+
 fn refused(sides: &Sides<'_>) -> Option<UpgradeFinding> {
+    let mut objects = refused_objects(sides, |kind| match kind {
+        NULLABLE_CHILD => sides.passes(18) && sides.is_pg_upgrade(),
+        ADDRESS_INDEX => sides.passes(19) && sides.is_pg_upgrade(),
+        _ => sides.passes(14),
+    });
+    let of_server = sides.old.refused.iter();
+    objects.extend(of_server.map(|one| describe(server_object(&one.name), one)));
     finding(
         (UpgradeCheck::RefusedObjects, UpgradeSeverity::Blocks),
-        refused_objects(sides, |kind| match kind {
-            NULLABLE_CHILD => sides.passes(18) && sides.is_pg_upgrade(),
-            _ => sides.passes(14),
-        }),
+        objects,
         format!(
-            "{} cannot create objects of the old server",
+            "Objects of the old server are refused by {}",
             sides.new_name()
         ),
         "Version 14 has no postfix operators, and functions such as array_append take anycompatiblearray; user-defined \
-         conversions have another signature. pg_upgrade to 18 requires that children repeat NOT NULL of the parent.",
-        "Drop or change them before the upgrade, and create those that can be created again afterwards.",
+         conversions have another signature. pg_upgrade to 18 requires that children repeat NOT NULL of the parent. \
+         Version 19 refuses line breaks in names, the encoding MULE_INTERNAL and RADIUS, and its pg_upgrade refuses indexes of \
+         btree_gist over inet and cidr.",
+        "Drop or change them before the upgrade, and create those that can be created again afterwards. GiST's own inet_ops \
+         replaces the classes of btree_gist.",
     )
 }
 

@@ -11,12 +11,20 @@ use super::setting_values::assigned_value;
 use super::{Sides, counted, counterpart, finding, server_object};
 use crate::environment::quote_identifier;
 
-/// Replacements of removed settings. Source: the release notes of the versions 10 to 18.
-const REPLACEMENTS: [(&str, &str); 15] = [
+/// Replacements of removed settings. Source: the release notes of the versions 10 to 19.
+const REPLACEMENTS: [(&str, &str); 17] = [
     ("backslash_quote", "removed"),
     ("db_user_namespace", "removed in 17 without a replacement"),
     ("default_with_oids", "removed in 12; only `off` was left"),
+    (
+        "escape_string_warning",
+        "removed in 19 without a replacement",
+    ),
     ("force_parallel_mode", "renamed debug_parallel_query in 16"),
+    (
+        "io_workers",
+        "replaced by io_min_workers and io_max_workers in 19",
+    ),
     (
         "lc_collate",
         "removed in 16; it is a property of each database",
@@ -187,21 +195,43 @@ fn refused_values(sides: &Sides<'_>) -> Option<UpgradeFinding> {
         .filter(|one| one.is_configured() && one.context != "internal")
         .collect();
     configured.sort_by(|one, other| one.name.cmp(&other.name));
-    let objects = configured.into_iter().filter_map(|was| {
-        let value = was.setting.as_deref()?;
-        let allowed = refusal(was, value, sides.new.settings.get(&was.name)?)?;
-        Some(server_object(&was.name).detail(format!("{value}; the new version accepts {allowed}")))
+    let object = |name: &str, value: &str, place: &str| {
+        let (was, is) = (sides.old.settings.get(name)?, sides.new.settings.get(name)?);
+        let allowed = match name {
+            ALWAYS_ON if sides.passes(19) => is_off(value).then(|| "on".to_owned())?,
+            _ => refusal(was, value, is)?,
+        };
+        let detail = format!("{value}{place}; the new version accepts {allowed}");
+        Some(server_object(name).detail(detail))
+    };
+    let of_server = configured.into_iter();
+    let of_server = of_server.filter_map(|one| object(&one.name, one.setting.as_deref()?, ""));
+    let of_roles = sides.old.role_settings.iter().filter_map(|one| {
+        let owner = owner(one);
+        let found = object(&one.name, &one.value, &format!(" by ALTER {owner}"))?;
+        Some(found.statement(format!("ALTER {owner} RESET {}", one.name)))
     });
     finding(
         (UpgradeCheck::RefusedValues, UpgradeSeverity::Blocks),
-        objects.collect(),
+        of_server.chain(of_roles).collect(),
         format!(
             "Values of settings are not accepted by {}",
             sides.new_name()
         ),
-        "A server with a value that it does not accept in its configuration file does not start.",
-        "Choose an accepted value in the configuration of the new server.",
+        "A server with a value that it does not accept in its configuration file does not start. The same value in ALTER \
+         ROLE or ALTER DATABASE fails while roles and databases are restored; `pg_upgrade --check` does not find it.",
+        "Choose an accepted value in the configuration of the new server, and reset those of roles and databases.",
     )
+}
+
+/// Setting of which version 19 accepts only `on`, although its type is still boolean. Source: the release notes of 19.
+const ALWAYS_ON: &str = "standard_conforming_strings";
+
+/// Whether a boolean setting has the value false. Source: `parse_bool` in `bool.c`.
+fn is_off(value: &str) -> bool {
+    let value = value.to_ascii_lowercase();
+    let begins = |word: &str, at_least: usize| value.len() >= at_least && word.starts_with(&value);
+    value == "0" || begins("off", 2) || begins("false", 1) || begins("no", 1)
 }
 
 /// Returns the accepted values, if the value is not one of them.
