@@ -157,8 +157,9 @@ fn parse_checkpoint(event: &mut ServerEvent, message: &str) -> bool {
             });
             return true;
         }
-        // Up to 9: "checkpoint complete: wrote 3 buffers (0.0%); 0 transaction log file(s) …"
-        if let Some(numbers) = rest.strip_prefix("complete: wrote ") {
+        // From 19 on with the cause: "checkpoint complete: fast force wait: wrote 3364 buffers (41.1%), …"
+        let complete = rest.strip_prefix("complete:");
+        if let Some((_, numbers)) = complete.and_then(|text| text.split_once(" wrote ")) {
             event.kind = Kind::Checkpoint;
             event.subject = restart.then(|| "restartpoint".into());
             event.buffers = leading_number(numbers).map(|number| number as u64);

@@ -49,10 +49,10 @@ pub struct Setting {
     pub check: bool,
 }
 
-/// A version for which no plan exists.
+/// A version that is older than all plans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "PostgreSQL {0} is not one of the versions that can be captured; give --version 10 to 18, or none for 13 and newer"
+    "PostgreSQL {0} is older than the versions that can be captured; give --version 10 or later, or none for 13 and newer"
 )]
 pub struct UnknownVersion(pub u16);
 
@@ -70,11 +70,17 @@ pub struct SettingsPlan {
     pub notes: Vec<&'static str>,
 }
 
+/// Oldest version that can be captured.
+const OLDEST_VERSION: u16 = 10;
+
 /// First version that limits logged parameters by length.
 const VERSION_OF_LENGTHS: u16 = 13;
 
 /// First version in which `log_connections` is a list.
 const VERSION_OF_CONNECTION_LIST: u16 = 18;
+
+/// First version that logs automatic ANALYZE by a setting of its own. Source: its release notes.
+const VERSION_OF_ANALYZE_DURATION: u16 = 19;
 
 /// Recommends the settings for a replay of all traffic. Without a version, those of 13 and newer.
 ///
@@ -84,9 +90,7 @@ pub fn plan_for_replay(
     provider: Provider,
     version: Option<u16>,
 ) -> Result<SettingsPlan, UnknownVersion> {
-    if let Some(version) = version
-        && !(10..=18).contains(&version)
-    {
+    if let Some(version) = version.filter(|&version| version < OLDEST_VERSION) {
         return Err(UnknownVersion(version));
     }
     let lengths = version.is_none_or(|version| version >= VERSION_OF_LENGTHS);
@@ -97,6 +101,10 @@ pub fn plan_for_replay(
     }
     settings.extend(format_settings(provider, amazon));
     settings.extend(error_settings(provider, amazon));
+    if version.is_some_and(|version| version >= VERSION_OF_ANALYZE_DURATION) {
+        let why = "automatic ANALYZE, for the report of inspect";
+        settings.push(setting(provider, "log_autoanalyze_min_duration", "0", why));
+    }
     Ok(SettingsPlan {
         provider,
         settings,
@@ -304,6 +312,11 @@ fn notes(provider: Provider, version: Option<u16>, amazon: bool) -> Vec<&'static
             "From version 18 on log_connections is a list; where 1 is refused, give receipt,authentication,authorization.",
         );
     }
+    if version.is_none() {
+        notes.push(
+            "From version 19 on automatic ANALYZE is logged by log_autoanalyze_min_duration: give --version 19.",
+        );
+    }
     notes
 }
 
@@ -352,6 +365,16 @@ mod tests {
     }
 
     #[test]
+    fn analyze_duration_is_set_from_19_on_and_in_versions_that_are_not_known() {
+        let analyze = "log_autoanalyze_min_duration";
+        let has = |version| names(Provider::Own, version).contains(&analyze);
+        assert_eq!(
+            [None, Some(18), Some(19), Some(25)].map(has),
+            [false, false, true, true]
+        );
+    }
+
+    #[test]
     fn old_versions_know_no_lengths_of_parameters() {
         let length = "log_parameter_max_length_on_error";
         assert!(!names(Provider::Own, Some(12)).contains(&length));
@@ -359,10 +382,6 @@ mod tests {
         assert_eq!(
             plan_for_replay(Provider::Own, Some(9)),
             Err(UnknownVersion(9))
-        );
-        assert_eq!(
-            plan_for_replay(Provider::Own, Some(19)),
-            Err(UnknownVersion(19))
         );
     }
 }

@@ -47,8 +47,13 @@ pub(super) const TAGS: [&str; 42] = [
 ];
 
 /// Kinds of processes (`%b`).
-pub(super) const BACKENDS: [&str; 17] = [
+pub(super) const BACKENDS: [&str; 22] = [
     "client backend",
+    "dead-end client backend",
+    "standalone backend",
+    "io worker",
+    "slotsync worker",
+    "walsummarizer",
     "parallel worker",
     "background worker",
     "logical replication worker",

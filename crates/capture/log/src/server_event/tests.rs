@@ -116,7 +116,7 @@ fn lock_waits() {
     }
 }
 
-/// 10 to 14, 15 to 17 (with LSNs), 18 (with SLRU buffers), and a standby's.
+/// 10 to 14, 15 to 17 (with LSNs), 18 (with SLRU buffers), 19 (with the cause), and a standby's.
 #[test]
 fn checkpoints() {
     for (message, restart) in [
@@ -130,6 +130,10 @@ fn checkpoints() {
         ),
         (
             "checkpoint complete: wrote 758 buffers (37.0%), wrote 1 SLRU buffers; 0 WAL file(s) added, 1 removed, 0 recycled; write=0.315 s, sync=0.839 s, total=1.188 s; sync files=314, longest=0.015 s, average=0.003 s; distance=20 kB, estimate=30 kB; lsn=0/1, redo lsn=0/2",
+            false,
+        ),
+        (
+            "checkpoint complete: fast force wait: wrote 758 buffers (37.0%), wrote 1 SLRU buffers; 0 WAL file(s) added, 1 removed, 0 recycled; write=0.315 s, sync=0.839 s, total=1.188 s; sync files=314, longest=0.015 s, average=0.003 s; distance=20 kB, estimate=30 kB; lsn=0/1, redo lsn=0/2",
             false,
         ),
         (
