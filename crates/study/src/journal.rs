@@ -239,6 +239,15 @@ impl<P: Plan> Journal<P> {
         Ok(journal)
     }
 
+    /// Replaces the plan by one that the present runs belong to, too.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn replace_plan(&mut self, plan: P) -> Result<(), ExperimentError> {
+        self.manifest.plan = plan;
+        write(&self.path.join(MANIFEST), &self.manifest)
+    }
+
     /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path

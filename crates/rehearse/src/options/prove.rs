@@ -240,6 +240,7 @@ impl GoalArgs {
             goal: self.goal,
             margin: self.margin / 100.0,
             time_budget: self.time_budget,
+            can_change_time: false,
             blocks: self.blocks,
             noise_runs: self.noise_runs,
             seed: self.seed,

@@ -48,6 +48,10 @@ pub struct Upgrade {
     /// Show the values in plans and server messages.
     #[arg(long)]
     pub show_literals: bool,
+    /// Give private servers default settings. Without this option they get those settings of --from that can change plans,
+    /// answers or work.
+    #[arg(long, conflicts_with = "target")]
+    pub default_settings: bool,
     /// Upgraded server of the user.
     #[command(flatten)]
     pub own: OwnServersArgs,
@@ -95,7 +99,10 @@ impl Upgrade {
     pub fn servers(&self) -> Result<Option<RehearsalServers>, Failure> {
         let own = &self.own;
         let Some(url) = &own.target else {
-            return Ok(self.to.map(|to| RehearsalServers::Private { to }));
+            return Ok(self.to.map(|to| RehearsalServers::Private {
+                to,
+                has_default_settings: self.default_settings,
+            }));
         };
         let target = replay::Target::parse(url, |name| std::env::var(name).ok())?;
         Ok(Some(RehearsalServers::Own {

@@ -25,6 +25,25 @@ pub enum SslMode {
     VerifyFull,
 }
 
+/// Modes by their value of `sslmode`.
+const MODES: [(&str, SslMode); 6] = [
+    ("disable", SslMode::Disable),
+    ("allow", SslMode::Allow),
+    ("prefer", SslMode::Prefer),
+    ("require", SslMode::Require),
+    ("verify-ca", SslMode::VerifyCa),
+    ("verify-full", SslMode::VerifyFull),
+];
+
+impl SslMode {
+    /// Returns the value of `sslmode`.
+    pub fn name(self) -> &'static str {
+        let mut modes = MODES.into_iter();
+        let found = modes.find(|(_, mode)| *mode == self);
+        found.map_or("prefer", |(name, _)| name)
+    }
+}
+
 /// Source of the trusted authorities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TrustedRoots {
@@ -126,15 +145,7 @@ impl SecurityOptions {
             Some(path) => TrustedRoots::File(path.into()),
             None => default_file("root.crt").map_or(TrustedRoots::Unknown, TrustedRoots::File),
         };
-        let modes = [
-            ("disable", SslMode::Disable),
-            ("allow", SslMode::Allow),
-            ("prefer", SslMode::Prefer),
-            ("require", SslMode::Require),
-            ("verify-ca", SslMode::VerifyCa),
-            ("verify-full", SslMode::VerifyFull),
-        ];
-        let mode = settings.choice("sslmode", &modes)?;
+        let mode = settings.choice("sslmode", &MODES)?;
         let weak = |given: &str, instead: &'static str| TargetError::Unsupported {
             what: format!("{given} with an sslmode that is weaker than it"),
             instead,

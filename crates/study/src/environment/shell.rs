@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use connect::TrustedRoots;
 use replay::{Host, Target};
 
 use crate::error::ExperimentError;
@@ -38,6 +39,7 @@ pub fn run_shell_command(
     ];
     let known = variables
         .into_iter()
+        .chain(security_variables(target))
         .filter_map(|(name, value)| Some((name, value?)));
     shell.envs(known);
     let output = shell
@@ -52,4 +54,45 @@ pub fn run_shell_command(
         output.status,
         printed.trim().lines().last().unwrap_or("it said nothing")
     )))
+}
+
+/// Returns libpq's variables for TLS, the password file and the options of the server. Source: PostgreSQL's manual,
+/// "Environment Variables" of libpq.
+fn security_variables(target: &Target) -> Vec<(&'static str, Option<OsString>)> {
+    let security = &target.security;
+    let path = |path: Option<&Path>| path.map(OsString::from);
+    let certificate = security.certificate.as_ref();
+    let roots = match &security.roots {
+        TrustedRoots::System => Some("system".into()),
+        TrustedRoots::File(file) => Some(file.into()),
+        TrustedRoots::Unknown => None,
+    };
+    vec![
+        ("PGSSLMODE", Some(security.mode.name().into())),
+        ("PGSSLROOTCERT", roots),
+        (
+            "PGSSLCERT",
+            path(certificate.map(|(file, _)| file.as_path())),
+        ),
+        ("PGSSLKEY", path(certificate.map(|(_, key)| key.as_path()))),
+        ("PGSSLCRL", path(security.revoked.as_deref())),
+        // libpq before 17 refuses the variable's other value.
+        ("PGSSLNEGOTIATION", security.direct.then(|| "direct".into())),
+        ("PGPASSFILE", path(target.password_file.path())),
+        ("PGOPTIONS", target.options.as_ref().map(OsString::from)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_is_given_the_tls_options_and_the_password_file_of_the_url() {
+        let url = "postgres://u:p@h:1/d?sslmode=verify-full&sslrootcert=/r.crt&sslcert=/c.crt&sslkey=/c.key&passfile=/pass&options=-c%20jit%3Doff";
+        let target = Target::parse(url, |_| None).unwrap();
+        let command = "test \"$PGHOST:$PGPORT/$PGDATABASE $PGUSER $PGPASSWORD $PGSSLMODE $PGSSLROOTCERT $PGSSLCERT $PGSSLKEY $PGPASSFILE $PGOPTIONS\" = \
+            'h:1/d u p verify-full /r.crt /c.crt /c.key /pass -c jit=off'";
+        run_shell_command(command, &target, "--restore").unwrap();
+    }
 }

@@ -9,7 +9,7 @@ use replay::Options;
 use workload::WorkloadReader;
 
 use super::request::ProofRequest;
-use super::{Proof, ProofJournal, ProofPlan, ProofSide, server, sides};
+use super::{Decision, Proof, ProofJournal, ProofPlan, ProofSide, server, sides};
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -57,7 +57,10 @@ pub fn perform_proof(
 ) -> Result<(ProofJournal, EndReason), Failure> {
     let output = &request.output;
     let conditions = sides::side_conditions(&sides)?;
-    let previous = ProofJournal::previous(output, request.resume)?;
+    let mut previous = ProofJournal::previous(output, request.resume)?;
+    if let Some(journal) = previous.as_mut().filter(|_| request.goal.can_change_time) {
+        change_time(journal, request.goal.time_budget.as_secs_f64())?;
+    }
     let known = previous.as_ref().map(|one| one.manifest().settings.clone());
     let mut server = server::make(request, whole, conditions, known)?;
     let goal = &request.goal;
@@ -89,6 +92,20 @@ pub fn perform_proof(
     let environment = &mut *server.environment;
     let ended = perform_runs(&mut journal, &replays, environment, interrupt, display)?;
     Ok((journal, ended))
+}
+
+/// Gives a resumed proof another time. The number of blocks stays, once it is decided, since the interim analyses depend on it.
+fn change_time(journal: &mut ProofJournal, within_s: f64) -> Result<(), Failure> {
+    let plan = journal.plan().clone();
+    if plan.within_s == within_s {
+        return Ok(());
+    }
+    journal.replace_plan(ProofPlan { within_s, ..plan })?;
+    if let Some(decision) = journal.decision() {
+        let ended = None;
+        journal.decide(Decision { ended, ..decision })?;
+    }
+    Ok(())
 }
 
 /// Performs the runs that the journal lacks, and rewrites workloads for the sides that need it.

@@ -34,6 +34,8 @@ pub struct ProofGoal {
     pub margin: f64,
     /// Time for all runs.
     pub time_budget: Duration,
+    /// Whether a resumed proof may have another time.
+    pub can_change_time: bool,
     /// Largest number of blocks.
     pub blocks: u32,
     /// Number of runs without changes before the first block.

@@ -44,6 +44,7 @@ pub(super) fn assemble(
         let (same, new): (Vec<String>, Vec<String>) =
             errors.partition(|error| known.contains(error));
         restore_errors = new;
+        notes.extend(copy.settings_left_out());
         let same = same.iter();
         notes.extend(same.map(|error| format!("the restore failed on both versions: {error}")));
     }

@@ -4,12 +4,15 @@ use std::path::{Path, PathBuf};
 
 use connect::Target;
 
+use super::copied_settings;
 use crate::environment::run_shell_command;
 use crate::failure::Failure;
 
 /// Dump in a rehearsal's directory.
 pub(super) struct DataCopy {
     directory: PathBuf,
+    /// Whether the settings of the old server are copied.
+    has_settings: bool,
 }
 
 /// Side of the restore.
@@ -30,13 +33,14 @@ impl CopySide {
 
 impl DataCopy {
     /// Names the dump in a rehearsal's directory.
-    pub(super) fn in_directory(directory: &Path) -> Self {
+    pub(super) fn in_directory(directory: &Path, has_settings: bool) -> Self {
         DataCopy {
             directory: directory.join("dump"),
+            has_settings,
         }
     }
 
-    /// Dumps the roles and the database of the target, unless a complete dump is there.
+    /// Dumps the roles, the database and the settings of the target, unless a complete dump is there.
     ///
     /// # Errors
     /// If a file cannot be written, or the server refuses.
@@ -48,9 +52,13 @@ impl DataCopy {
             return Ok(());
         }
         let folder = quoted(&self.directory);
+        let settings = match self.has_settings {
+            true => copied_settings::DUMP,
+            false => "",
+        };
         let command = format!(
             "set -e; cd {folder}; pg_dumpall --globals-only --no-role-passwords --no-tablespaces --file=globals.sql; \
-             pg_dump --format=custom --no-publications --no-subscriptions --file=data.dump.partial; \
+             {settings} pg_dump --format=custom --no-publications --no-subscriptions --file=data.dump.partial; \
              mv data.dump.partial data.dump"
         );
         Ok(run_shell_command(&command, target, "the dump")?)
@@ -60,11 +68,15 @@ impl DataCopy {
     /// [`Self::errors`] reads. Both servers get `pg_stat_statements`, which counts the work of statements.
     pub(super) fn load_command(&self, side: CopySide) -> String {
         let (folder, side) = (quoted(&self.directory), side.name());
+        let settings = match self.has_settings {
+            true => copied_settings::load(side),
+            false => String::new(),
+        };
         format!(
             "cd {folder} || exit 1; psql -X -q -d postgres -f globals.sql >/dev/null 2>globals-{side}.log; \
              psql -X -q -c 'CREATE EXTENSION IF NOT EXISTS pg_stat_statements' >/dev/null 2>&1; \
              pg_restore --no-tablespaces -d \"$PGDATABASE\" data.dump 2>restore-{side}.log; \
-             psql -X -q -c 'VACUUM ANALYZE'"
+             {settings} psql -X -q -c 'VACUUM ANALYZE'"
         )
     }
 
@@ -72,15 +84,48 @@ impl DataCopy {
     pub(super) fn errors(&self, side: CopySide) -> Vec<String> {
         let mut errors = Vec::new();
         for part in ["globals", "restore"] {
-            let file = self.directory.join(format!("{part}-{}.log", side.name()));
-            let text = std::fs::read_to_string(file).unwrap_or_default();
-            let lines = text.lines().filter_map(|line| {
-                let (_, message) = line.split_once("ERROR:")?;
-                Some(message.trim().to_owned())
-            });
+            let lines = self.messages(part, side).into_iter();
             errors.extend(lines.filter(|line| !line.ends_with("already exists")));
         }
         errors
+    }
+
+    /// Returns the settings of the old server that a side does not have, in sentences.
+    pub(super) fn settings_left_out(&self) -> Vec<String> {
+        if !self.has_settings {
+            return Vec::new();
+        }
+        let file = self.directory.join(copied_settings::LEFT_OUT_FILE);
+        let left_out = std::fs::read_to_string(file).unwrap_or_default();
+        let left_out: Vec<&str> = left_out.lines().collect();
+        let mut sentences = Vec::new();
+        if !left_out.is_empty() {
+            sentences.push(format!(
+                "settings of the old server that were not copied, since they depend on the size of the machine: {}",
+                left_out.join(", ")
+            ));
+        }
+        for side in [CopySide::Old, CopySide::New] {
+            let refused = self.messages("settings", side).into_iter();
+            sentences.extend(refused.map(|message| {
+                format!(
+                    "the {} version refuses a copied setting: {message}",
+                    side.name()
+                )
+            }));
+        }
+        sentences
+    }
+
+    /// Returns the messages of errors in a log, one line each.
+    fn messages(&self, part: &str, side: CopySide) -> Vec<String> {
+        let file = self.directory.join(format!("{part}-{}.log", side.name()));
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let lines = text.lines().filter_map(|line| {
+            let (_, message) = line.split_once("ERROR:")?;
+            Some(message.trim().to_owned())
+        });
+        lines.collect()
     }
 }
 

@@ -12,6 +12,7 @@
 
 mod assemble;
 mod client_programs;
+mod copied_settings;
 mod data_copy;
 mod decision;
 mod own_servers;
@@ -56,6 +57,8 @@ pub enum RehearsalServers {
     Private {
         /// New major version.
         to: u16,
+        /// Whether they keep default settings, instead of those of the old server.
+        has_default_settings: bool,
     },
     /// The old server and an upgraded one of the user.
     Own {
@@ -96,7 +99,7 @@ impl UpgradeRequest<'_> {
     /// Returns the new major version, if it was given.
     fn to(&self) -> Option<u16> {
         match &self.servers {
-            RehearsalServers::Private { to } => Some(*to),
+            RehearsalServers::Private { to, .. } => Some(*to),
             RehearsalServers::Own { to, .. } => *to,
         }
     }
@@ -150,8 +153,12 @@ pub fn rehearse_upgrade(
     }
     let inspection = inspect(request, interrupt)?;
     let servers = match &request.servers {
-        RehearsalServers::Private { to } => {
-            private_servers::prepare(request, *to, &plan, &inspection)?
+        RehearsalServers::Private {
+            to,
+            has_default_settings,
+        } => {
+            let copy = DataCopy::in_directory(request.output, !has_default_settings);
+            private_servers::prepare(request, (*to, copy), &plan, &inspection)?
         }
         RehearsalServers::Own { place, target, .. } => {
             own_servers::prepare(request, (place, target), &plan, &inspection)?
@@ -192,7 +199,8 @@ fn discard(request: &UpgradeRequest<'_>, plan: &RehearsalPlan, failure: Failure)
         let _ = private_servers::delete(plan);
     }
     Failure {
-        message: failure.message.replace("--time-budget", "--within"),
+        message: (failure.message.replace("--time-budget", "--within"))
+            .replace("and another directory with -o", "with --resume"),
         ..failure
     }
 }
@@ -212,7 +220,7 @@ fn inspect(
 ) -> Result<UpgradeInspection, Failure> {
     let find = request.find;
     match &request.servers {
-        RehearsalServers::Private { to } => {
+        RehearsalServers::Private { to, .. } => {
             let request = UpgradeInspectRequest {
                 from: request.from,
                 to: NewServer::Private(*to),
@@ -258,6 +266,7 @@ fn proof_request(request: &UpgradeRequest<'_>, servers: &PreparedServers) -> Pro
             goal: Goal::Total,
             margin: MARGIN,
             time_budget: request.within,
+            can_change_time: true,
             blocks: BLOCKS_MAX,
             noise_runs: NOISE_RUNS,
             seed: None,

@@ -23,13 +23,12 @@ use crate::upgrade_inspect::UpgradeInspection;
 /// If a program is missing, or a server cannot be dumped or created.
 pub(super) fn prepare(
     request: &UpgradeRequest<'_>,
-    to: u16,
+    (to, copy): (u16, DataCopy),
     plan: &RehearsalPlan,
     inspection: &UpgradeInspection,
 ) -> Result<PreparedServers, Failure> {
     let from_major = major_of(&inspection.from_version)?;
     client_programs::check(from_major)?;
-    let copy = DataCopy::in_directory(request.output);
     notes::note("Dumping the old server.");
     copy.dump(request.from)?;
     let planner = request.output.join("old.planner");

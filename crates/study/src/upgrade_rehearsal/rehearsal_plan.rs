@@ -19,6 +19,9 @@ pub(super) struct RehearsalPlan {
     /// Address of the user's upgraded server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<String>,
+    /// Whether private servers have default settings.
+    #[serde(default)]
+    has_default_settings: bool,
     /// Database of the workload that is rehearsed.
     pub(super) database: String,
     /// Private server of the old version.
@@ -48,6 +51,13 @@ pub(super) fn begin(
             }
             RehearsalServers::Private { .. } => None,
         },
+        has_default_settings: matches!(
+            request.servers,
+            RehearsalServers::Private {
+                has_default_settings: true,
+                ..
+            }
+        ),
         database: choose_database(whole, request.replay.logins.database.as_deref())?,
         sandbox: format!(
             "upgrade-{}-{:08x}",

@@ -91,6 +91,7 @@ impl Reading<'_> {
                 goal: goal.map_or(Ok(Goal::Total), parse)?,
                 margin: margin(arguments.margin, MARGIN_DEFAULT)?,
                 time_budget: time_budget(arguments.time_budget.as_deref(), time_limit)?,
+                can_change_time: false,
                 blocks: BLOCKS_MAX,
                 noise_runs: NOISE_RUNS,
                 seed: None,
