@@ -120,7 +120,7 @@ fn settings_are_refused_where_they_cannot_be() {
         ),
         (
             ["--provider", "self", "--version", "9"],
-            ["PostgreSQL 9", "10 to 18"],
+            ["PostgreSQL 9", "10 or later"],
         ),
         (
             ["--provider", "heroku", "--format", "sql"],
