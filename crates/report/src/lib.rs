@@ -47,7 +47,7 @@ pub use text::{
     history_text, host_text, inspect_text, live_text, mask_text, metrics_text, observed_text,
     pcap_text, phases_text, plans_check_text, proof_progress, proof_text, proxy_text, rewrite_text,
     run_text, settings_text, shadow_text, slice_text, starting_point_text, sweep_progress,
-    sweep_text, upgrade_inspect_text, upgrade_text,
+    sweep_text, upgrade_inspect_text, upgrade_text, upgrade_verify_text,
 };
 pub use view::case::{CaseChart, CaseCheck, CaseFile, CaseFlame, CaseLine, CaseNumber, CaseReport};
 pub use view::dry_run::DryRun;

@@ -35,6 +35,7 @@ use study::run_summary::RunReport;
 use study::sweep::SweepReport;
 use study::upgrade_inspect::UpgradeInspection;
 use study::upgrade_rehearsal::UpgradeReport;
+use study::upgrade_verify::UpgradeVerification;
 
 impl Document for Comparison {
     const SCHEMA: &'static str = "rehearse/compare/3";
@@ -70,6 +71,10 @@ impl Document for UpgradeInspection {
 
 impl Document for UpgradeReport {
     const SCHEMA: &'static str = "rehearse/upgrade/1";
+}
+
+impl Document for UpgradeVerification {
+    const SCHEMA: &'static str = "rehearse/upgrade-verify/1";
 }
 
 impl Document for ProxyStatus {
@@ -123,6 +128,8 @@ pub enum SchemaCommand {
     PlansCheck,
     /// `rehearse upgrade inspect --json`
     UpgradeInspect,
+    /// `rehearse upgrade verify --json`
+    UpgradeVerify,
     /// `rehearse upgrade WORKLOAD --json`
     Upgrade,
     /// `rehearse prove --json`
@@ -135,7 +142,7 @@ pub enum SchemaCommand {
 
 impl SchemaCommand {
     /// All commands.
-    pub const ALL: [SchemaCommand; 22] = [
+    pub const ALL: [SchemaCommand; 23] = [
         SchemaCommand::CaptureLog,
         SchemaCommand::CapturePcap,
         SchemaCommand::CaptureProxy,
@@ -156,6 +163,7 @@ impl SchemaCommand {
         SchemaCommand::History,
         SchemaCommand::PlansCheck,
         SchemaCommand::UpgradeInspect,
+        SchemaCommand::UpgradeVerify,
         SchemaCommand::Upgrade,
         SchemaCommand::Notification,
     ];
@@ -183,6 +191,7 @@ impl SchemaCommand {
             SchemaCommand::History => "history",
             SchemaCommand::PlansCheck => "plans-check",
             SchemaCommand::UpgradeInspect => "upgrade-inspect",
+            SchemaCommand::UpgradeVerify => "upgrade-verify",
             SchemaCommand::Upgrade => "upgrade",
             SchemaCommand::Notification => "notification",
         }
@@ -211,6 +220,7 @@ impl SchemaCommand {
             SchemaCommand::History => document::<History>(),
             SchemaCommand::PlansCheck => document::<PlanCheck>(),
             SchemaCommand::UpgradeInspect => document::<UpgradeInspection>(),
+            SchemaCommand::UpgradeVerify => document::<UpgradeVerification>(),
             SchemaCommand::Upgrade => document::<UpgradeReport>(),
             SchemaCommand::Notification => of::<Notification>(),
         };

@@ -4,7 +4,7 @@
 //! - Replays: [`observed_replay`] replays and observes; [`baseline_run`] does so once before a change is measured.
 //! - Servers: [`observe_server`], [`record_profile`].
 //! - Plans without data: [`plan_export`], [`plan_check`].
-//! - Upgrades: [`upgrade_inspect`], [`upgrade_rehearsal`].
+//! - Upgrades: [`upgrade_inspect`], [`upgrade_rehearsal`], [`upgrade_remedies`], [`upgrade_verify`].
 //! - Results: [`observation`], [`run_time`], [`statement_details`], [`compare_runs`], [`diagnosis_inputs`].
 //! - Experiments: replays in an order that a design sets, at a server that is brought to a named state before each.
 //!
@@ -100,6 +100,8 @@ mod trial_loop;
 mod trial_order;
 pub mod upgrade_inspect;
 pub mod upgrade_rehearsal;
+pub mod upgrade_remedies;
+pub mod upgrade_verify;
 pub mod wait_samples;
 
 pub use candidate_ranking::{expected_saving_ns, rank_candidates};

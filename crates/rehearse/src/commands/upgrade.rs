@@ -7,15 +7,18 @@ use report::output_file::{self, UPGRADE_MARKDOWN};
 use report::proof_progress::ProofNarrator;
 use report::{
     result_files, to_document, upgrade_inspect_markdown, upgrade_inspect_text, upgrade_text,
+    upgrade_verify_text,
 };
 use study::upgrade_inspect::{NewServer, UpgradeInspectRequest, inspect_upgrade};
 use study::upgrade_rehearsal::{UpgradeDecision, UpgradeRequest, rehearse_upgrade};
+use study::upgrade_verify::{UpgradeVerifyRequest, VerificationVerdict, verify_upgrade};
 use study::{Failure, keys};
 
+use crate::commands::observe::progress;
 use crate::commands::sandbox::find;
 use crate::commands::show::literals;
 use crate::exit_status::ExitStatus;
-use crate::options::upgrade::{Upgrade, UpgradeAction, UpgradeInspect};
+use crate::options::upgrade::{Upgrade, UpgradeAction, UpgradeInspect, UpgradeVerify};
 use crate::terminal;
 
 /// Value of `--markdown` that stands for standard output.
@@ -25,6 +28,7 @@ const STANDARD_OUTPUT: &str = "-";
 pub fn run(options: &Upgrade) -> Result<ExitStatus, Failure> {
     match &options.action {
         Some(UpgradeAction::Inspect(options)) => inspect(options),
+        Some(UpgradeAction::Verify(options)) => verify(options),
         None => rehearse(options),
     }
 }
@@ -71,6 +75,29 @@ fn rehearse(options: &Upgrade) -> Result<ExitStatus, Failure> {
         UpgradeDecision::Go | UpgradeDecision::GoWithRemedies => ExitStatus::Success,
         UpgradeDecision::NoGo => ExitStatus::Findings,
         UpgradeDecision::Undecided => ExitStatus::NotProven,
+    })
+}
+
+fn verify(options: &UpgradeVerify) -> Result<ExitStatus, Failure> {
+    let target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
+    let request = UpgradeVerifyRequest {
+        rehearsal: &options.rehearsal,
+        target: &target,
+        workload: options.workload.as_deref(),
+        duration: options.duration,
+        find,
+    };
+    let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
+    let mut progress = progress(Some(options.duration));
+    let result = verify_upgrade(&request, &interrupt, &mut *progress)?;
+    terminal::say(&match options.json {
+        true => to_document(&result),
+        false => upgrade_verify_text::render_text(&result, &terminal::style()),
+    });
+    Ok(match result.verdict {
+        VerificationVerdict::AsRehearsed => ExitStatus::Success,
+        VerificationVerdict::Differs => ExitStatus::Findings,
+        VerificationVerdict::NotObserved => ExitStatus::NotProven,
     })
 }
 

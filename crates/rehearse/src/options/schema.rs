@@ -53,6 +53,8 @@ pub enum SchemaOf {
     PlansCheck,
     /// Output of `upgrade inspect --json`.
     UpgradeInspect,
+    /// Output of `upgrade verify --json`.
+    UpgradeVerify,
     /// Output of `upgrade WORKLOAD --json`, and `report.json` in its directory.
     Upgrade,
     /// Message of `compare --notify` and `prove --notify` in the format json.
@@ -84,6 +86,7 @@ impl SchemaOf {
             SchemaOf::History => SchemaCommand::History,
             SchemaOf::PlansCheck => SchemaCommand::PlansCheck,
             SchemaOf::UpgradeInspect => SchemaCommand::UpgradeInspect,
+            SchemaOf::UpgradeVerify => SchemaCommand::UpgradeVerify,
             SchemaOf::Upgrade => SchemaCommand::Upgrade,
             SchemaOf::Notification => SchemaCommand::Notification,
         }

@@ -136,6 +136,29 @@ pub enum UpgradeAction {
     /// Check what a major upgrade refuses or forgets, from the catalogues of the old server and of the new version. Both
     /// servers are only read.
     Inspect(Box<UpgradeInspect>),
+    /// Compare the upgraded production server with its rehearsal: remedies, plans, and times of statements. The server is
+    /// only read, and statements are planned, not executed.
+    Verify(UpgradeVerify),
+}
+
+/// Options of `rehearse upgrade verify`.
+#[derive(Debug, Args)]
+pub struct UpgradeVerify {
+    /// Compare with this finished rehearsal.
+    #[arg(value_name = "NAME.upgrade")]
+    pub rehearsal: PathBuf,
+    /// Verify this upgraded server, and its database: a URL, or key=value pairs as for libpq.
+    #[arg(long, value_name = "URL")]
+    pub target: String,
+    /// Observe the server for this long.
+    #[arg(long, visible_alias = "for", value_name = "DURATION", default_value = "10m", value_parser = clock::parse_duration)]
+    pub duration: Duration,
+    /// Take the values for plans from this workload, if it is not where the rehearsal found it.
+    #[arg(long, value_name = "NAME.workload")]
+    pub workload: Option<PathBuf>,
+    /// Print JSON, as `rehearse schema upgrade-verify` describes it.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of `rehearse upgrade inspect`.

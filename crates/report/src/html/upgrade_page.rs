@@ -2,14 +2,17 @@
 
 use askama::Template;
 use study::upgrade_rehearsal::{UpgradeDecision, UpgradeReport};
+use study::upgrade_remedies::UpgradeRegression;
 
 use super::frame::{Frame, render};
 use super::status::Status;
 use crate::text::line::one_line;
 use crate::text::proof_text::statement_text;
 use crate::text::upgrade_inspect_text::{subject, unchecked_text};
+use crate::text::upgrade_regression_text::{facts, is_unlisted, proof_text, sign_text};
 use crate::text::upgrade_text::{
-    changed_plans, coverage_text, error_text, heading, measured, plan_change, remedy_text,
+    changed_plans, coverage_text, error_text, first_change, heading, measured, plan_change,
+    remedy_text,
 };
 
 /// Width of a text.
@@ -18,6 +21,45 @@ const COLUMNS: usize = 2_000;
 struct Remedy {
     text: String,
     statements: Vec<String>,
+}
+
+struct Regression {
+    sign: &'static str,
+    sql: String,
+    facts: Vec<String>,
+    statements: Vec<String>,
+    risk: Option<String>,
+    plan: Option<String>,
+    tried: Vec<(String, String)>,
+}
+
+impl Regression {
+    fn of(report: &UpgradeReport, one: &UpgradeRegression) -> Self {
+        let remedy = one.remedy.as_ref();
+        let statements = remedy.iter().flat_map(|remedy| &remedy.statements);
+        let plans = report.plans.iter().flat_map(|plans| &plans.statements);
+        let mut plans = plans.filter(|plan| plan.fingerprint == one.fingerprint);
+        Regression {
+            sign: sign_text(one),
+            sql: one_line(&one.sql, COLUMNS),
+            facts: facts(one),
+            statements: statements.map(|text| one_line(text, COLUMNS)).collect(),
+            risk: remedy
+                .filter(|remedy| !remedy.risk.is_empty())
+                .map(|remedy| one_line(&remedy.risk, COLUMNS)),
+            plan: plans.next().and_then(first_change),
+            tried: one
+                .tried
+                .iter()
+                .map(|tried| {
+                    (
+                        one_line(&tried.statements.join("; "), COLUMNS),
+                        one_line(&tried.result, COLUMNS),
+                    )
+                })
+                .collect(),
+        }
+    }
 }
 
 struct Finding {
@@ -35,6 +77,9 @@ struct Page {
     reasons: Vec<String>,
     measured: String,
     coverage: Option<String>,
+    regressions: Vec<Regression>,
+    remedied: Option<String>,
+    execute: Vec<String>,
     slower: Vec<(String, Option<String>)>,
     suspected: Vec<String>,
     errors: Vec<String>,
@@ -59,10 +104,21 @@ pub fn render_html(report: &UpgradeReport) -> String {
         reasons: report.reasons.clone(),
         measured: measured(report),
         coverage: report.coverage.as_ref().map(coverage_text),
+        regressions: (report.regressions.iter())
+            .map(|one| Regression::of(report, one))
+            .collect(),
+        remedied: report.remedied.as_ref().map(proof_text),
+        execute: (report.remedied.iter().flat_map(|proof| &proof.statements))
+            .map(|text| one_line(text, COLUMNS))
+            .collect(),
         slower: (report.slower.iter())
+            .filter(|one| is_unlisted(report, one.fingerprint))
             .map(|one| (statement_text(one), plan_change(report, one.fingerprint)))
             .collect(),
-        suspected: report.suspected.iter().map(statement_text).collect(),
+        suspected: (report.suspected.iter())
+            .filter(|one| is_unlisted(report, one.fingerprint))
+            .map(statement_text)
+            .collect(),
         errors: (report.errors.iter().filter(|one| one.regression))
             .map(error_text)
             .collect(),

@@ -56,6 +56,8 @@ pub(crate) mod times_text;
 pub(crate) mod units;
 mod unrepeatable_text;
 pub mod upgrade_inspect_text;
+pub(crate) mod upgrade_regression_text;
 pub mod upgrade_text;
+pub mod upgrade_verify_text;
 
 pub use style::{TextStyle, UNLIMITED};

@@ -3,7 +3,7 @@
 use compare::ErrorChange;
 use plans::StatementPlans;
 use sql::Fingerprint;
-use study::plan_check::PlanVerdict;
+use study::plan_check::{CheckedStatement, PlanVerdict};
 use study::upgrade_rehearsal::{
     RehearsalMethod, UpgradeCoverage, UpgradeDecision, UpgradeRemedy, UpgradeReport,
 };
@@ -14,6 +14,7 @@ use crate::text::plans_check_text::{described_pairs, heading as plans_heading};
 use crate::text::proof_text::{statement_text, with_interval};
 use crate::text::style::{TextStyle, Tone, readable};
 use crate::text::units::{count, counted, percent};
+use crate::text::upgrade_regression_text;
 
 /// Maximum number of entries of a list.
 const LISTED_MAX: usize = 10;
@@ -37,7 +38,12 @@ pub fn render_text(report: &UpgradeReport, style: &TextStyle) -> String {
     if let Some(coverage) = &report.coverage {
         lines.extend(wrapped(&coverage_text(coverage), "", "  ", width));
     }
-    let statements = report.slower.iter().map(|one| {
+    lines.extend(upgrade_regression_text::lines(report, width));
+    let unexplained = report
+        .slower
+        .iter()
+        .filter(|one| upgrade_regression_text::is_unlisted(report, one.fingerprint));
+    let statements = unexplained.map(|one| {
         let plan = plan_change(report, one.fingerprint);
         let text = statement_text(one);
         match plan {
@@ -48,7 +54,11 @@ pub fn render_text(report: &UpgradeReport, style: &TextStyle) -> String {
     lines.extend(list("Slower statements:", statements, width));
     lines.extend(list(
         "Suspected statements:",
-        report.suspected.iter().map(statement_text),
+        report
+            .suspected
+            .iter()
+            .filter(|one| upgrade_regression_text::is_unlisted(report, one.fingerprint))
+            .map(statement_text),
         width,
     ));
     let errors = report.errors.iter().filter(|one| one.regression);
@@ -131,8 +141,12 @@ pub(crate) fn measured(report: &UpgradeReport) -> String {
     let work = report.work.as_ref().map_or_else(String::new, |work| {
         format!(" Blocks read, new / old: × {}.", with_interval(work))
     });
+    let without = match report.remedied.is_some() {
+        true => "Without the remedies: ",
+        false => "",
+    };
     format!(
-        "{effect}{work} {} faster, {} slower, {} with other rows. Pages: {}.",
+        "{without}{effect}{work} {} faster, {} slower, {} with other rows. Pages: {}.",
         counted(report.faster, "statement"),
         count(report.slower.len() as u64),
         count(report.other_rows),
@@ -173,7 +187,12 @@ pub(crate) fn plan_change(report: &UpgradeReport, fingerprint: Fingerprint) -> O
         .statements
         .iter()
         .find(|one| one.fingerprint == fingerprint.to_string())?;
-    let first = described_pairs(known).into_iter().next()?;
+    first_change(known)
+}
+
+/// Describes the first plan of a statement that changed.
+pub(crate) fn first_change(statement: &CheckedStatement) -> Option<String> {
+    let first = described_pairs(statement).into_iter().next()?;
     Some(first.1)
 }
 

@@ -100,7 +100,7 @@ fn setup(form: &Form) -> Option<Vec<String>> {
 }
 
 /// Categories of `pg_settings` that act on the execution of a statement, in addition to those of the planner. 18 renamed two.
-const STATEMENT_RESOURCES: &str = "'Resource Usage / Memory', 'Resource Usage / Asynchronous Behavior', \
+pub(crate) const STATEMENT_RESOURCES: &str = "'Resource Usage / Memory', 'Resource Usage / Asynchronous Behavior', \
      'Resource Usage / Worker Processes', 'Resource Usage / I/O'";
 
 /// Whether an execution of a single statement can show what a change does. Most settings act on sessions or on the server.

@@ -42,14 +42,15 @@ use crate::failure::Failure;
 use crate::notes;
 use crate::prove_findings::FindingsRequest;
 use conclusions::{Conclusion, conclude};
+pub(crate) use intervention::STATEMENT_RESOURCES;
 use intervention::{Action, Intervention, MeasuredStatement, acts_on_statement};
 use screen::try_intervention;
 use shared_settings::join_shared_settings;
 use statement_account::{measured_account, tried_change};
-use statement_trial::{PlanningMode, TrialConnection, is_executable};
+pub(crate) use statement_trial::{PlanningMode, TrialConnection, is_executable};
 use suspects::examine_suspects;
-use trial_place::TrialPlace;
-use trial_session::TrialSession;
+pub(crate) use trial_place::TrialPlace;
+pub(crate) use trial_session::TrialSession;
 use write_cost::measure_writes;
 
 /// Maximum number of statements.

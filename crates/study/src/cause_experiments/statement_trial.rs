@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clock::{Clock, SystemClock};
 use connect::login::{Dialer, Login, LoginError, QueryConnection, Row};
-pub(super) use diagnose::PlanningMode;
+pub(crate) use diagnose::PlanningMode;
 use observe::Example;
 use plans::{MeasuredTimes, Plan, read_measured_times, read_plan};
 use sql::{StatementClass, classify, holds_several};
@@ -26,7 +26,7 @@ const VERSION_12: u32 = 120_000;
 const VERSION_13: u32 = 130_000;
 
 /// Whether a statement can be executed in a transaction and measured.
-pub(super) fn is_executable(example: &Example) -> bool {
+pub(crate) fn is_executable(example: &Example) -> bool {
     let is_planned = matches!(
         classify(&example.sql),
         StatementClass::Select
@@ -41,7 +41,7 @@ pub(super) fn is_executable(example: &Example) -> bool {
 /// Connection of the trials. A closed one is opened again, so that a lost connection ends one trial only.
 ///
 /// It is that of the sandbox's owner, who may make changes. Statements are executed as the role that sent them.
-pub(super) struct TrialConnection<'a> {
+pub(crate) struct TrialConnection<'a> {
     dialer: &'a Dialer,
     session: TrialSession,
     open: Option<QueryConnection<'a>>,
@@ -54,7 +54,7 @@ pub(super) struct TrialConnection<'a> {
 }
 
 impl<'a> TrialConnection<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         dialer: &'a Dialer,
         session: TrialSession,
         (clock, deadline_ns): (&'a SystemClock, i64),
@@ -71,12 +71,12 @@ impl<'a> TrialConnection<'a> {
     }
 
     /// Whether the time of all trials is over.
-    pub(super) fn is_time_over(&self) -> bool {
+    pub(crate) fn is_time_over(&self) -> bool {
         self.clock.now_ns() >= self.deadline_ns
     }
 
     /// Takes the database, the role and the settings of the session that sent an example.
-    pub(super) fn use_session(&mut self, session: TrialSession) {
+    pub(crate) fn use_session(&mut self, session: TrialSession) {
         if self.session != session {
             self.session = session;
             self.open = None;
@@ -84,7 +84,7 @@ impl<'a> TrialConnection<'a> {
     }
 
     /// Returns the login.
-    pub(super) fn login(&self) -> &Login {
+    pub(crate) fn login(&self) -> &Login {
         &self.session.owner
     }
 
@@ -92,7 +92,7 @@ impl<'a> TrialConnection<'a> {
     ///
     /// # Errors
     /// If the server cannot be reached.
-    pub(super) fn version(&mut self) -> Result<u32, String> {
+    pub(crate) fn version(&mut self) -> Result<u32, String> {
         self.get()?;
         Ok(self.version)
     }
@@ -121,17 +121,17 @@ impl<'a> TrialConnection<'a> {
     }
 
     /// Returns the rows of a query.
-    pub(super) fn query(&mut self, sql: &str) -> Result<Vec<Row>, String> {
+    pub(crate) fn query(&mut self, sql: &str) -> Result<Vec<Row>, String> {
         self.get()?.query(sql).map_err(message)
     }
 
     /// Returns the first column of the first row of a query.
-    pub(super) fn value(&mut self, sql: &str) -> Result<Option<String>, String> {
+    pub(crate) fn value(&mut self, sql: &str) -> Result<Option<String>, String> {
         Ok(self.query(sql)?.into_iter().flatten().next().flatten())
     }
 
     /// Begins a transaction. [`Self::roll_back`] ends it.
-    pub(super) fn begin(&mut self) -> Result<(), String> {
+    pub(crate) fn begin(&mut self) -> Result<(), String> {
         let connection = self.get()?;
         connection.limit(TRIAL_TIME);
         connection.query(BEGIN).map_err(message)?;
@@ -139,7 +139,7 @@ impl<'a> TrialConnection<'a> {
     }
 
     /// Ends the transaction and all that was done in it.
-    pub(super) fn roll_back(&mut self) -> Result<(), String> {
+    pub(crate) fn roll_back(&mut self) -> Result<(), String> {
         match &mut self.open {
             Some(open) if !open.is_closed() => open.query("ROLLBACK").map(drop).map_err(message),
             _ => Ok(()),
@@ -147,7 +147,7 @@ impl<'a> TrialConnection<'a> {
     }
 
     /// Limits the time of each following statement of the transaction. None is longer than the time that is left for all trials.
-    pub(super) fn limit(&mut self, time: Duration) -> Result<(), String> {
+    pub(crate) fn limit(&mut self, time: Duration) -> Result<(), String> {
         self.limit = time;
         self.set_statement_timeout()
     }
@@ -162,7 +162,7 @@ impl<'a> TrialConnection<'a> {
     }
 
     /// Executes a statement in the transaction, and rolls it back.
-    pub(super) fn execute(
+    pub(crate) fn execute(
         &mut self,
         example: &Example,
         mode: PlanningMode,
@@ -178,20 +178,25 @@ impl<'a> TrialConnection<'a> {
     }
 
     /// Plans a statement in the transaction, without executing it.
-    pub(super) fn plan(&mut self, example: &Example, mode: PlanningMode) -> Result<Plan, String> {
+    pub(crate) fn plan(&mut self, example: &Example, mode: PlanningMode) -> Result<Plan, String> {
         let text = self.explain("COSTS", example, mode)?;
         read_plan(&text).map_err(|error| error.explanation().to_owned())
     }
 
     /// Returns the number of a query's rows and the sum of their hashes, which does not depend on their order.
-    pub(super) fn checksum_rows(&mut self, example: &Example) -> Result<Vec<Row>, String> {
+    pub(crate) fn checksum_rows(&mut self, example: &Example) -> Result<Vec<Row>, String> {
         let sql = example.sql.trim_end().trim_end_matches(';');
         let question = format!(
             "SELECT count(*), sum(pg_catalog.hashtext(answer::text)::bigint) FROM (\n{sql}\n) answer"
         );
+        self.query_as(&question, example)
+    }
+
+    /// Returns the rows of a query with the values of an example, as the role of its statement.
+    pub(crate) fn query_as(&mut self, sql: &str, example: &Example) -> Result<Vec<Row>, String> {
         self.enter_savepoint()?;
         let connection = self.get()?;
-        let rows = connection.query_with(&question, &example.types, &example.values());
+        let rows = connection.query_with(sql, &example.types, &example.values());
         if !connection.is_closed() {
             connection
                 .query("ROLLBACK TO rehearse_trial")

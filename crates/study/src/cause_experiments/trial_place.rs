@@ -11,14 +11,14 @@ use super::statement_trial::TrialConnection;
 use super::trial_session::TrialSession;
 
 /// Server of the trials, with what its databases must not execute.
-pub(super) struct TrialPlace<'a> {
+pub(crate) struct TrialPlace<'a> {
     target: &'a Target,
     logins: &'a LoginMap,
     outside: HashMap<Arc<str>, OutsideEffects>,
 }
 
 impl<'a> TrialPlace<'a> {
-    pub(super) fn new(target: &'a Target, logins: &'a LoginMap) -> Self {
+    pub(crate) fn new(target: &'a Target, logins: &'a LoginMap) -> Self {
         TrialPlace {
             target,
             logins,
@@ -27,7 +27,7 @@ impl<'a> TrialPlace<'a> {
     }
 
     /// Takes a session of the sandbox's owner.
-    pub(super) fn enter_as_owner(&self, connection: &mut TrialConnection<'_>, database: &str) {
+    pub(crate) fn enter_as_owner(&self, connection: &mut TrialConnection<'_>, database: &str) {
         connection.use_session(TrialSession::of_owner(self.target, database));
     }
 
@@ -35,7 +35,7 @@ impl<'a> TrialPlace<'a> {
     ///
     /// # Errors
     /// With the reason why it must not be executed.
-    pub(super) fn enter(
+    pub(crate) fn enter(
         &mut self,
         connection: &mut TrialConnection<'_>,
         example: &Example,

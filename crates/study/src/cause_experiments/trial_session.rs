@@ -15,16 +15,16 @@ const APPLICATION: &str = "rehearse";
 
 /// Session of a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TrialSession {
+pub(crate) struct TrialSession {
     /// Login of the sandbox's owner, with the database and the settings of the session.
-    pub(super) owner: Login,
+    pub(crate) owner: Login,
     /// Role that executes statements; `None` for the owner, or if it is unknown.
-    pub(super) role: Option<String>,
+    pub(crate) role: Option<String>,
 }
 
 impl TrialSession {
     /// Creates the session of the sandbox's owner.
-    pub(super) fn of_owner(target: &Target, database: &str) -> Self {
+    pub(crate) fn of_owner(target: &Target, database: &str) -> Self {
         TrialSession {
             owner: LoginMap::default().login(target, "", database, APPLICATION),
             role: None,
@@ -32,7 +32,7 @@ impl TrialSession {
     }
 
     /// Creates the session in which a replay with these logins would execute an example.
-    pub(super) fn of_example(logins: &LoginMap, target: &Target, example: &Example) -> Self {
+    pub(crate) fn of_example(logins: &LoginMap, target: &Target, example: &Example) -> Self {
         let login = logins.login(target, &example.user, &example.database, APPLICATION);
         let mut session = Self::of_owner(target, &login.database);
         let role = login.role.unwrap_or(login.user);
@@ -48,7 +48,7 @@ impl TrialSession {
 ///
 /// # Errors
 /// If the role does not exist, or a setting is refused.
-pub(super) fn apply_role_settings(
+pub(crate) fn apply_role_settings(
     connection: &mut QueryConnection<'_>,
     role: &str,
 ) -> Result<(), String> {

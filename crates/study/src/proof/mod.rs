@@ -52,6 +52,7 @@ pub use report::{
 pub use request::{ProofGoal, ProofPlace, ProofRequest};
 pub(crate) use server::{data_source, refuse_captured_servers};
 pub use side_result::{Look, SideResult};
+pub(crate) use summarise::compare_side;
 pub use summarise::{CANDIDATES, SideRenderer, summarise};
 
 /// The directory of a proof.

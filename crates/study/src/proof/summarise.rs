@@ -235,6 +235,25 @@ fn side(
     Ok(side)
 }
 
+/// Compares all complete blocks of a side with the unchanged one; `None` if there are none.
+///
+/// # Errors
+/// If a run cannot be read.
+pub(crate) fn compare_side(
+    journal: &ProofJournal,
+    side: usize,
+    literals: Literals,
+) -> Result<Option<Comparison>, Failure> {
+    let (before, after) = (
+        records(journal, 0, (1, u32::MAX)),
+        records(journal, side, (1, u32::MAX)),
+    );
+    if before.is_empty() || after.is_empty() {
+        return Ok(None);
+    }
+    compare_sides(journal, (&before, &after), literals).map(Some)
+}
+
 /// Compares several runs of each side statement by statement.
 fn compare_sides(
     journal: &ProofJournal,

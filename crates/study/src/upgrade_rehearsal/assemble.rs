@@ -10,6 +10,7 @@ use workload::WorkloadReader;
 use super::data_copy::CopySide;
 use super::decision;
 use super::rehearsal_plan::RehearsalPlan;
+use super::remedy_proof::FoundRemedies;
 use super::result::{UpgradeCoverage, UpgradeDecision, UpgradeReport};
 use super::{PreparedServers, UpgradeRequest};
 use crate::failure::Failure;
@@ -25,7 +26,7 @@ pub(super) fn assemble(
     request: &UpgradeRequest<'_>,
     (plan, whole): (&RehearsalPlan, &WorkloadReader),
     (inspection, servers): (UpgradeInspection, &PreparedServers),
-    (journal, proof): (&ProofJournal, ProofReport),
+    (journal, proof, remedies): (&ProofJournal, ProofReport, FoundRemedies),
     plans: Result<PlanCheck, Failure>,
 ) -> Result<UpgradeReport, Failure> {
     let after = journal.records().find(|one| one.trial.side == 1);
@@ -34,6 +35,7 @@ pub(super) fn assemble(
         None => None,
     };
     let mut notes = proof.notes.clone();
+    notes.extend(remedies.notes);
     if let Err(failure) = &plans {
         notes.push(format!("plans were not compared: {}", failure.message));
     }
@@ -68,6 +70,8 @@ pub(super) fn assemble(
         faster: 0,
         errors: Vec::new(),
         other_rows: 0,
+        regressions: remedies.regressions,
+        remedied: remedies.proof,
         plans: plans.ok(),
         restore_errors,
         inspection,
@@ -86,7 +90,7 @@ pub(super) fn assemble(
 }
 
 /// Returns the effect on the work of whole runs.
-fn work(side: &ProofSideReport) -> Option<Effect> {
+pub(super) fn work(side: &ProofSideReport) -> Option<Effect> {
     let blocks = side.numbers.iter().find(|one| one.name == "blocks");
     blocks.and_then(|one| one.effect)
 }

@@ -18,6 +18,7 @@ mod decision;
 mod own_servers;
 mod private_servers;
 mod rehearsal_plan;
+mod remedy_proof;
 mod result;
 
 use std::path::{Path, PathBuf};
@@ -42,7 +43,10 @@ use crate::upgrade_inspect::{
 };
 use data_copy::DataCopy;
 use rehearsal_plan::RehearsalPlan;
-pub use result::{RehearsalMethod, UpgradeCoverage, UpgradeDecision, UpgradeRemedy, UpgradeReport};
+use remedy_proof::RemedyInputs;
+pub use result::{
+    RehearsalMethod, RemedyProof, UpgradeCoverage, UpgradeDecision, UpgradeRemedy, UpgradeReport,
+};
 
 /// Differences up to this share count as none.
 const MARGIN: f64 = 0.05;
@@ -178,12 +182,21 @@ pub fn rehearse_upgrade(
     refuse_stopped(interrupt)?;
     let (journal, ended) = performed.map_err(|failure| discard(request, &plan, failure))?;
     let proof = finish(&journal, ended)?;
+    let inputs = RemedyInputs {
+        request,
+        plan: &plan,
+        servers: &servers,
+        whole,
+        journal: &journal,
+        interrupt,
+    };
+    let remedies = inputs.search_and_prove(proof.sides.first(), display, finish)?;
     let plans = compare_plans(request, &servers, whole, interrupt);
     let report = assemble::assemble(
         request,
         (&plan, whole),
         (inspection, &servers),
-        (&journal, proof),
+        (&journal, proof, remedies),
         plans,
     )?;
     if let RehearsalServers::Private { .. } = request.servers {
@@ -199,7 +212,7 @@ fn discard(request: &UpgradeRequest<'_>, plan: &RehearsalPlan, failure: Failure)
         let _ = private_servers::delete(plan);
     }
     Failure {
-        message: (failure.message.replace("--time-budget", "--within"))
+        message: remedy_proof::with_time_for_all(&failure.message)
             .replace("and another directory with -o", "with --resume"),
         ..failure
     }
@@ -265,7 +278,7 @@ fn proof_request(request: &UpgradeRequest<'_>, servers: &PreparedServers) -> Pro
         goal: ProofGoal {
             goal: Goal::Total,
             margin: MARGIN,
-            time_budget: request.within,
+            time_budget: remedy_proof::replays_time(request.within),
             can_change_time: true,
             blocks: BLOCKS_MAX,
             noise_runs: NOISE_RUNS,

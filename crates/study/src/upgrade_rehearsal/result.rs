@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::plan_check::PlanCheck;
 use crate::upgrade_inspect::UpgradeInspection;
+use crate::upgrade_remedies::UpgradeRegression;
 
 /// Decision of a rehearsal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -64,6 +65,31 @@ pub struct UpgradeRemedy {
     pub statements: Vec<String>,
 }
 
+/// Replays of the old version and of the new one with all remedies of regressions.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct RemedyProof {
+    /// Statements that were executed on the new server before the replays.
+    pub statements: Vec<String>,
+    /// Verdict on the response time of all statements.
+    pub verdict: Verdict,
+    /// Response time of all statements, new with remedies / old.
+    pub effect: Option<Effect>,
+    /// Blocks of tables and indexes that a run reads, new with remedies / old; `null` if it was not measured.
+    pub work: Option<Effect>,
+    /// Number of completed blocks of runs.
+    pub blocks: u32,
+    /// Statements that are slower in spite of the remedies.
+    pub slower: Vec<StatementComparison>,
+    /// Statements that look slower, for which chance could not be ruled out.
+    pub suspected: Vec<StatementComparison>,
+    /// Errors that changed.
+    pub errors: Vec<ErrorChange>,
+    /// Number of statements with other rows or values.
+    pub other_rows: u64,
+    /// Directory of the proof.
+    pub proof: String,
+}
+
 /// Result of `upgrade WORKLOAD`.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct UpgradeReport {
@@ -104,6 +130,10 @@ pub struct UpgradeReport {
     pub errors: Vec<ErrorChange>,
     /// Number of statements with other rows or values.
     pub other_rows: u64,
+    /// Statements that are worse on the new version, with cause and remedy.
+    pub regressions: Vec<UpgradeRegression>,
+    /// Proof of all remedies together; `null` if there are none, or no replays with them.
+    pub remedied: Option<RemedyProof>,
     /// Plans of all statements on both versions; `null` if they could not be compared.
     pub plans: Option<PlanCheck>,
     /// Errors of the restore into the new version that the old one did not report.

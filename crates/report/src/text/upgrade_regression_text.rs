@@ -1,0 +1,153 @@
+//! Text on the statements that are worse after an upgrade, with cause and remedy.
+
+use sql::Fingerprint;
+use study::upgrade_rehearsal::{RemedyProof, UpgradeReport};
+use study::upgrade_remedies::{
+    MeasuredFactor, RegressionSign, RemedyStatus, TrialWork, UpgradeRegression,
+};
+
+use crate::text::line::{one_line, wrapped};
+use crate::text::proof_text::with_interval;
+use crate::text::units::{count, counted, ratio};
+
+/// Maximum number of characters of a statement.
+const TEXT_MAX: usize = 1_000;
+
+/// Whether a statement is in no entry with a cause.
+pub(crate) fn is_unlisted(report: &UpgradeReport, fingerprint: Fingerprint) -> bool {
+    let fingerprint = fingerprint.to_string();
+    let mut known = report.regressions.iter();
+    !known.any(|one| one.fingerprint == fingerprint)
+}
+
+/// Returns the lines on all regressions.
+pub(crate) fn lines(report: &UpgradeReport, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !report.regressions.is_empty() {
+        lines.push("Worse on the new version:".to_owned());
+    }
+    for (number, one) in (1..).zip(&report.regressions) {
+        let title = format!("{number}. {}: {}", sign_text(one), one_line(&one.sql, 300));
+        lines.extend(wrapped(&title, "  ", "     ", width));
+        for text in facts(one) {
+            lines.extend(wrapped(&text, "     ", "       ", width));
+        }
+        for statement in one.remedy.iter().flat_map(|remedy| &remedy.statements) {
+            lines.push(format!("       {}", one_line(statement, TEXT_MAX)));
+        }
+        let risk = one.remedy.as_ref().filter(|one| !one.risk.is_empty());
+        if let Some(remedy) = risk {
+            let text = one_line(&remedy.risk, TEXT_MAX);
+            lines.extend(wrapped(&text, "     ", "       ", width));
+        }
+    }
+    if let Some(proof) = &report.remedied {
+        lines.extend(wrapped(&proof_text(proof), "", "  ", width));
+        lines.push("Execute on the new server:".to_owned());
+        let statements = proof.statements.iter();
+        lines.extend(statements.map(|text| format!("  {};", one_line(text, TEXT_MAX))));
+    }
+    lines
+}
+
+/// Returns the sign of a regression in words.
+pub(crate) fn sign_text(one: &UpgradeRegression) -> &'static str {
+    match one.sign {
+        RegressionSign::Slower => "Slower",
+        RegressionSign::Suspected => "Looks slower",
+        RegressionSign::Work => "More work",
+        RegressionSign::OtherRows => "Other rows",
+        RegressionSign::OtherOrder => "Other order",
+    }
+}
+
+/// Returns cause, measurements and status in sentences.
+pub(crate) fn facts(one: &UpgradeRegression) -> Vec<String> {
+    let mut facts = Vec::new();
+    if let Some(remedy) = &one.remedy {
+        facts.push(format!("Cause: {}", one_line(&remedy.cause, TEXT_MAX)));
+    }
+    if let Some(note) = &one.note {
+        facts.push(one_line(note, TEXT_MAX));
+    }
+    if let Some(text) = replays(one) {
+        facts.push(text);
+    }
+    if let (Some(old), Some(new)) = (one.old_work, one.new_work) {
+        let mut text = format!("Alone: old {}, new {}", work_text(old), work_text(new));
+        if let Some(with) = one.remedied_work {
+            text.push_str(&format!(", new with the remedy {}", work_text(with)));
+        }
+        facts.push(format!("{text}."));
+    }
+    facts.push(status_text(one));
+    facts
+}
+
+/// Returns the ratios in the paired replays.
+fn replays(one: &UpgradeRegression) -> Option<String> {
+    let before = one.before.as_ref()?;
+    let after = one.after.as_ref().map_or_else(String::new, |after| {
+        format!(", with the remedies × {}", factor_text(after))
+    });
+    Some(format!(
+        "Replays, new / old: × {}{after}.",
+        factor_text(before)
+    ))
+}
+
+fn factor_text(factor: &MeasuredFactor) -> String {
+    match (factor.low, factor.high) {
+        (Some(low), Some(high)) => {
+            format!("{} ({} – {})", ratio(factor.ratio), ratio(low), ratio(high))
+        }
+        _ => ratio(factor.ratio),
+    }
+}
+
+fn work_text(work: TrialWork) -> String {
+    format!("{:.2} ms, {} blocks", work.ms, count(work.blocks as u64))
+}
+
+/// Returns the proof of the remedy in words.
+pub(crate) fn status_text(one: &UpgradeRegression) -> String {
+    match one.status {
+        RemedyStatus::Proved => "Remedy, proved in paired replays:".to_owned(),
+        RemedyStatus::Refuted => "Remedy, which did not suffice in paired replays:".to_owned(),
+        RemedyStatus::Screened => {
+            "Remedy, which helped the statement alone and was not replayed:".to_owned()
+        }
+        RemedyStatus::Resolved => {
+            "It has no remedy of its own. With those of the others it is not slower.".to_owned()
+        }
+        RemedyStatus::NotFound => match one.tried.len() as u64 {
+            0 => "No remedy was found.".to_owned(),
+            tried => format!(
+                "No remedy was found; {} tried.",
+                match tried {
+                    1 => "1 candidate was".to_owned(),
+                    _ => format!("{} were", counted(tried, "candidate")),
+                }
+            ),
+        },
+    }
+}
+
+/// Returns the result of the replays with all remedies.
+pub(crate) fn proof_text(proof: &RemedyProof) -> String {
+    let effect = match &proof.effect {
+        Some(effect) => format!(
+            "response time of all statements, new / old: × {}, {}",
+            with_interval(effect),
+            counted(u64::from(proof.blocks), "block")
+        ),
+        None => "no block of runs was completed".to_owned(),
+    };
+    format!(
+        "With all remedies: {effect}; {} slower, {} suspected, {} with other rows. Pages: {}.",
+        counted(proof.slower.len() as u64, "statement"),
+        count(proof.suspected.len() as u64),
+        count(proof.other_rows),
+        one_line(&proof.proof, 200)
+    )
+}

@@ -1,0 +1,361 @@
+//! Remedies of a rehearsal: searched on both servers, and proved by paired replays of the old server and of the new
+//! one with all remedies.
+//!
+//! The result of the search stays in the rehearsal's directory, so that a resumed proof has the same remedies.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+use ::sandbox::{Dirs, ServerRequirements};
+use clock::{Clock, SystemClock};
+use compare::Comparison;
+use connect::Target;
+use serde::{Deserialize, Serialize};
+use sql::Fingerprint;
+use workload::{Literals, WorkloadReader};
+
+use super::assemble::work;
+use super::data_copy::CopySide;
+use super::rehearsal_plan::RehearsalPlan;
+use super::result::RemedyProof;
+use super::{
+    FinishProof, PreparedServers, RehearsalServers, UpgradeRequest, own_servers, proof_request,
+};
+use crate::environment::{create_server, run_shell_command, server_target};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::notes;
+use crate::proof::{
+    Change, ProofDisplay, ProofJournal, ProofSide, ProofSideReport, compare_side, perform_proof,
+};
+use crate::sweep::Setting;
+use crate::upgrade_remedies::{
+    ExpectedPlans, MeasuredFactor, RegressionSign, RemedySearch, RemedySearchResult, RemedyStatus,
+    UpgradeRegression, remedy_script, search_remedies,
+};
+use crate::upgrade_verify::UpgradeExpectations;
+
+/// Share of the time for the replays of both versions.
+const REPLAYS_SHARE: f64 = 0.6;
+/// Share of the time for the search.
+const SEARCH_SHARE: f64 = 0.15;
+/// Longest time of the search.
+const SEARCH_MAX: Duration = Duration::from_secs(600);
+/// Shortest time of the search.
+const SEARCH_MIN: Duration = Duration::from_secs(20);
+/// Result of the search, in the rehearsal's directory.
+const SEARCH_FILE: &str = "remedies.json";
+/// Directory of the proof, in the rehearsal's directory.
+const PROOF: &str = "remedies.proof";
+
+/// Returns the time for the replays of both versions, of the time for all.
+pub(super) fn replays_time(within: Duration) -> Duration {
+    within.mul_f64(REPLAYS_SHARE)
+}
+
+/// Converts the time that a message on the replays asks for into the time for all.
+pub(super) fn with_time_for_all(message: &str) -> String {
+    const OPTION: &str = "--time-budget ";
+    let Some((before, rest)) = message.split_once(OPTION) else {
+        return message.to_owned();
+    };
+    let end = rest.find(' ').unwrap_or(rest.len());
+    let (time, after) = rest.split_at(end);
+    match clock::parse_duration(time) {
+        Ok(time) => {
+            let all = time.div_f64(REPLAYS_SHARE).as_secs_f64().ceil();
+            let all = clock::duration_text((all * 1e9) as i64).replace(' ', "");
+            format!("{before}--within {all}{after}; a part of the time is for remedies")
+        }
+        Err(_) => message.replace("--time-budget", "--within"),
+    }
+}
+
+/// Result of a search, and the time that was spent until its end.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct SearchFile {
+    regressions: Vec<UpgradeRegression>,
+    plans: Vec<ExpectedPlans>,
+    notes: Vec<String>,
+    spent_s: f64,
+}
+
+/// Remedies of a rehearsal.
+#[derive(Debug, Default)]
+pub(super) struct FoundRemedies {
+    pub(super) regressions: Vec<UpgradeRegression>,
+    pub(super) proof: Option<RemedyProof>,
+    pub(super) notes: Vec<String>,
+}
+
+/// Inputs of the search and of the proof.
+pub(super) struct RemedyInputs<'a> {
+    pub(super) request: &'a UpgradeRequest<'a>,
+    pub(super) plan: &'a RehearsalPlan,
+    pub(super) servers: &'a PreparedServers,
+    pub(super) whole: &'a WorkloadReader,
+    /// Replays of both versions.
+    pub(super) journal: &'a ProofJournal,
+    pub(super) interrupt: &'a Interrupt,
+}
+
+impl RemedyInputs<'_> {
+    /// Searches remedies for the statements that are worse, and proves them.
+    ///
+    /// # Errors
+    /// If a server cannot be created, or a replay cannot be done. A proof for which the time does not suffice is a note.
+    pub(super) fn search_and_prove(
+        &self,
+        side: Option<&ProofSideReport>,
+        display: &mut dyn ProofDisplay,
+        finish: FinishProof<'_>,
+    ) -> Result<FoundRemedies, Failure> {
+        let mut searched = self.search(side)?;
+        let mut found = FoundRemedies {
+            notes: std::mem::take(&mut searched.notes),
+            ..FoundRemedies::default()
+        };
+        let before = compare_side(self.journal, 1, Literals::Hidden)?;
+        let mut rehearsed = before;
+        let factors = rehearsed.as_ref().map(factors).unwrap_or_default();
+        for one in &mut searched.regressions {
+            one.before = factors.get(&one.fingerprint).copied();
+        }
+        if !remedy_script(&searched.regressions).is_empty() {
+            match self.prove(&mut searched, display, finish) {
+                Ok((proof, comparison)) => {
+                    found.proof = Some(proof);
+                    rehearsed = comparison.or(rehearsed);
+                }
+                Err(_) if self.interrupt.is_requested() => super::refuse_stopped(self.interrupt)?,
+                Err(failure) => found.notes.push(format!(
+                    "the remedies were not proved: {}",
+                    failure.message.replace("--time-budget", "--within")
+                )),
+            }
+        }
+        UpgradeExpectations::new(
+            (self.whole, &self.plan.database),
+            rehearsed.as_ref(),
+            &searched.plans,
+            &searched.regressions,
+        )
+        .write(self.request.output)?;
+        found.regressions = searched.regressions;
+        Ok(found)
+    }
+
+    /// Searches the remedies, or reads the result of the search before.
+    fn search(&self, side: Option<&ProofSideReport>) -> Result<SearchFile, Failure> {
+        let file = self.request.output.join(SEARCH_FILE);
+        if let Ok(text) = std::fs::read_to_string(&file) {
+            return serde_json::from_str(&text).map_err(|error| {
+                Failure::could_not(format!("{} is damaged: {error}", file.display()))
+            });
+        }
+        let clock = SystemClock::start();
+        let begun_ns = clock.now_ns();
+        let found = self.search_on_servers(side)?;
+        super::refuse_stopped(self.interrupt)?;
+        let search_s = (clock.now_ns() - begun_ns) as f64 / 1e9;
+        let searched = SearchFile {
+            regressions: found.regressions,
+            plans: found.plans,
+            notes: found.notes,
+            spent_s: self.journal.spent_s() + search_s,
+        };
+        let text = serde_json::to_string_pretty(&searched).expect("plain data");
+        write(&file, &text)?;
+        Ok(searched)
+    }
+
+    fn search_on_servers(
+        &self,
+        side: Option<&ProofSideReport>,
+    ) -> Result<RemedySearchResult, Failure> {
+        let mut slower: HashMap<Fingerprint, RegressionSign> = HashMap::new();
+        for one in side.iter().flat_map(|side| &side.slower) {
+            slower.insert(one.fingerprint, RegressionSign::Slower);
+        }
+        for one in side.iter().flat_map(|side| &side.suspected) {
+            slower.insert(one.fingerprint, RegressionSign::Suspected);
+        }
+        notes::note(
+            "Executing statements alone on both versions, in transactions that are rolled back.",
+        );
+        let named = self.request.from.database.as_deref();
+        let limit = self.request.within.mul_f64(SEARCH_SHARE);
+        let search = |old: &Target, new: &Target, named: &str| {
+            let search = RemedySearch {
+                old,
+                new,
+                captured: &self.plan.database,
+                named,
+                slower: &slower,
+                limit: limit.clamp(SEARCH_MIN, SEARCH_MAX),
+                interrupt: self.interrupt,
+            };
+            search_remedies(&search, self.whole)
+        };
+        let to = match &self.request.servers {
+            RehearsalServers::Own { place, target, .. } => {
+                let old = own_servers::catalogue(place, self.request.from);
+                let new = own_servers::catalogue(place, target);
+                return search(&old, &new, named.unwrap_or(&self.plan.database));
+            }
+            RehearsalServers::Private { to, .. } => *to,
+        };
+        let dirs = Dirs::from_environment()?;
+        let database = self.plan.database.as_str();
+        let mut old = ::sandbox::open(&self.plan.sandbox, &dirs)?;
+        let old_target = server_target(&old.start()?, database)?;
+        let installation = (self.request.find)(&ServerRequirements::major(to), &dirs)?;
+        // It is deleted at the end of the search.
+        let (_new, new_target) = create_server(&installation, Vec::new(), database, &dirs)?;
+        if let Some(copy) = &self.servers.copy {
+            let load = copy.load_command(CopySide::New);
+            run_shell_command(&load, &new_target, "the restore")?;
+        }
+        search(&old_target, &new_target, database)
+    }
+
+    /// Returns the new side with all remedies. On a server of the user, settings hold for the sessions of the replays only.
+    fn remedied_side(&self, regressions: &[UpgradeRegression]) -> ProofSide {
+        let mut settings: Vec<Setting> = Vec::new();
+        let mut statements = remedy_script(regressions);
+        if let RehearsalServers::Own { .. } = self.request.servers {
+            for remedy in regressions.iter().filter_map(|one| one.remedy.as_ref()) {
+                let Some((name, value)) = &remedy.setting else {
+                    continue;
+                };
+                statements.retain(|statement| !remedy.statements.contains(statement));
+                if settings.iter().all(|known| known.name != *name) {
+                    settings.push(Setting {
+                        name: name.clone(),
+                        value: value.clone(),
+                    });
+                }
+            }
+        }
+        let mut changes = vec![self.servers.change.clone()];
+        if !settings.is_empty() {
+            changes.push(Change::Settings(settings));
+        }
+        if !statements.is_empty() {
+            changes.push(Change::Sql {
+                path: "remedies".to_owned(),
+                text: statements.join(";\n"),
+            });
+        }
+        ProofSide {
+            name: format!("{} with remedies", self.servers.change.name()),
+            changes,
+        }
+    }
+
+    fn prove(
+        &self,
+        searched: &mut SearchFile,
+        display: &mut dyn ProofDisplay,
+        finish: FinishProof<'_>,
+    ) -> Result<(RemedyProof, Option<Comparison>), Failure> {
+        let statements = remedy_script(&searched.regressions);
+        notes::note(&format!(
+            "Replaying on both versions, the new one with {} of remedies.",
+            match statements.len() {
+                1 => "1 statement".to_owned(),
+                number => format!("{number} statements"),
+            }
+        ));
+        let mut proof = proof_request(self.request, self.servers);
+        proof.output = self.request.output.join(PROOF);
+        proof.resume = proof.output.exists();
+        let spent = Duration::from_secs_f64(searched.spent_s);
+        proof.goal.time_budget = self.request.within.saturating_sub(spent);
+        let sides = vec![
+            ProofSide::default(),
+            self.remedied_side(&searched.regressions),
+        ];
+        let begun = &|_: &Path| Ok(());
+        let (journal, ended) =
+            perform_proof(&proof, sides, self.whole, self.interrupt, begun, display)?;
+        let report = finish(&journal, ended)?;
+        super::refuse_stopped(self.interrupt)?;
+        let side = report.sides.into_iter().next();
+        let side = side.ok_or_else(|| Failure::could_not("no block of runs was completed"))?;
+        let comparison = compare_side(&journal, 1, Literals::Hidden)?;
+        let after = comparison.as_ref().map(factors).unwrap_or_default();
+        for one in &mut searched.regressions {
+            one.after = after.get(&one.fingerprint).copied();
+            one.status = status(one, &side);
+        }
+        let proof = RemedyProof {
+            statements,
+            verdict: side.verdict,
+            effect: side.effect,
+            work: work(&side),
+            blocks: side.blocks,
+            slower: side.slower,
+            suspected: side.suspected,
+            errors: side.errors,
+            other_rows: side.other_rows,
+            proof: self.request.output.join(PROOF).display().to_string(),
+        };
+        Ok((proof, comparison))
+    }
+}
+
+/// Returns whether the replays prove the remedy of a statement.
+fn status(regression: &UpgradeRegression, side: &ProofSideReport) -> RemedyStatus {
+    let mut slower = side.slower.iter().chain(&side.suspected);
+    let is_slower = slower.any(|one| one.fingerprint.to_string() == regression.fingerprint);
+    let was_slower = matches!(
+        regression.sign,
+        RegressionSign::Slower | RegressionSign::Suspected
+    );
+    match (&regression.remedy, regression.sign) {
+        (None, _) if was_slower && side.blocks > 0 && !is_slower => RemedyStatus::Resolved,
+        (None, _) => RemedyStatus::NotFound,
+        (Some(_), _) if side.blocks == 0 => RemedyStatus::Screened,
+        (Some(_), RegressionSign::OtherRows) if side.other_rows > 0 => RemedyStatus::Refuted,
+        (Some(_), _) if is_slower => RemedyStatus::Refuted,
+        (Some(_), _) => RemedyStatus::Proved,
+    }
+}
+
+/// Returns the ratio of the median service times of each statement, by fingerprint.
+fn factors(comparison: &Comparison) -> HashMap<String, MeasuredFactor> {
+    let all = comparison.statements.iter();
+    all.filter_map(|one| {
+        let measure = one.service.measure();
+        let found = one.service.ratio(measure)?;
+        let factor = MeasuredFactor {
+            ratio: found.value,
+            low: found.interval.map(|interval| interval.low),
+            high: found.interval.map(|interval| interval.high),
+        };
+        Some((one.fingerprint.to_string(), factor))
+    })
+    .collect()
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(file, text)
+        .map_err(|error| Failure::could_not(format!("cannot write to {}: {error}", file.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_the_replays_need_is_converted_into_the_time_for_all() {
+        let message = with_time_for_all("too short; give --time-budget 3min or more, or less");
+        assert_eq!(
+            message,
+            "too short; give --within 5min00s or more, or less; a part of the time is for remedies"
+        );
+        assert_eq!(with_time_for_all("other"), "other");
+    }
+}

@@ -1,0 +1,135 @@
+//! Result of a search for remedies.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Kind of a remedy.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum RemedyKind {
+    /// Statistics of tables are collected.
+    Analyze,
+    /// An extended statistics object is created.
+    ExtendedStatistics,
+    /// A setting gets the value of the old server.
+    Setting,
+    /// A planner method that the old version does not have is switched off.
+    PlannerMethod,
+    /// An index is built again.
+    Reindex,
+    /// An index is created.
+    Index,
+    /// The planner is advised to use the plan of the old server (`pg_plan_advice`).
+    PlanAdvice,
+}
+
+/// Remedy of a regression.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RegressionRemedy {
+    /// Kind.
+    pub kind: RemedyKind,
+    /// Difference between the servers that it removes, as a sentence.
+    pub cause: String,
+    /// Statements to execute in the database of the new server, in this order.
+    pub statements: Vec<String>,
+    /// Setting that they change: name and value.
+    pub setting: Option<(String, String)>,
+    /// Locks and side effects, as a sentence; empty if there are none.
+    pub risk: String,
+}
+
+/// Sign of a regression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RegressionSign {
+    /// It got slower in the replays.
+    Slower,
+    /// It looks slower in the replays, and chance could not be ruled out.
+    Suspected,
+    /// It has another plan, and does more work if it is executed alone.
+    Work,
+    /// It returns other rows.
+    OtherRows,
+    /// Its ORDER BY returns the same rows in another order, since the collations differ.
+    OtherOrder,
+}
+
+/// Proof of a remedy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RemedyStatus {
+    /// With the remedies, the statement is not slower in paired replays, and returns the same rows.
+    Proved,
+    /// The statement is still slower, or returns other rows, with the remedies.
+    Refuted,
+    /// The statement was executed alone with the remedy, which helped. There are no replays with it.
+    Screened,
+    /// It has no remedy of its own. With those of other statements, it is not slower in paired replays.
+    Resolved,
+    /// No candidate helped, or there is none.
+    NotFound,
+}
+
+/// Executions of a statement alone, summed over its parameter sets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TrialWork {
+    /// Time of planning and execution, in milliseconds.
+    pub ms: f64,
+    /// Blocks of tables and indexes that it read.
+    pub blocks: f64,
+}
+
+/// Candidate that was tried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TriedRemedy {
+    /// Statements.
+    pub statements: Vec<String>,
+    /// Work on the new server with it; `null` if it failed or left the plan as it is.
+    pub work: Option<TrialWork>,
+    /// Whether the plan with it is the one of the old server.
+    pub has_old_plan: bool,
+    /// Result, as a sentence.
+    pub result: String,
+}
+
+/// Ratio of times, new / old.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MeasuredFactor {
+    /// Ratio.
+    pub ratio: f64,
+    /// Lower end of the 95 % confidence interval.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+}
+
+/// Statement that is worse on the new version.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UpgradeRegression {
+    /// Fingerprint.
+    pub fingerprint: String,
+    /// Normalised SQL.
+    pub sql: String,
+    /// Sign of it.
+    pub sign: RegressionSign,
+    /// Median service time in the paired replays, new / old; `null` if it was not compared.
+    pub before: Option<MeasuredFactor>,
+    /// The same with all remedies; `null` without replays with them.
+    pub after: Option<MeasuredFactor>,
+    /// Work alone on the old server; `null` if it was not executed alone.
+    pub old_work: Option<TrialWork>,
+    /// Work alone on the new server without a remedy.
+    pub new_work: Option<TrialWork>,
+    /// Work alone on the new server with the remedy.
+    pub remedied_work: Option<TrialWork>,
+    /// Cause without a remedy, or the reason why it was not executed.
+    pub note: Option<String>,
+    /// Remedy.
+    pub remedy: Option<RegressionRemedy>,
+    /// Proof of the remedy.
+    pub status: RemedyStatus,
+    /// Candidates that were tried, in order.
+    pub tried: Vec<TriedRemedy>,
+}

@@ -1,0 +1,238 @@
+//! Executes a statement alone on both servers, and on the new one with a candidate. Everything is rolled back.
+
+use observe::Example;
+use plans::{MeasuredTimes, PlanShape};
+
+use super::candidates::Candidate;
+use super::result::{TrialWork, TriedRemedy};
+use crate::cause_experiments::{PlanningMode, TrialConnection};
+
+/// Time of an execution, in milliseconds, from which it is not repeated.
+const LONG_MS: f64 = 1_000.0;
+/// Executions of a parameter set, the fastest of which counts.
+const REPETITIONS: usize = 3;
+/// Difference of blocks that is none.
+const BLOCKS_NOISE: f64 = 20.0;
+/// Difference of times that is none, in milliseconds.
+const MS_NOISE: f64 = 0.5;
+
+/// Executions of a statement on one server.
+#[derive(Debug, Clone)]
+pub(super) struct MeasuredSets {
+    pub(super) sets: Vec<Example>,
+    pub(super) times: Vec<MeasuredTimes>,
+}
+
+impl MeasuredSets {
+    /// Returns the sum over the parameter sets.
+    pub(super) fn work(&self) -> TrialWork {
+        TrialWork {
+            ms: self.times.iter().map(MeasuredTimes::total_ms).sum(),
+            blocks: self.times.iter().map(MeasuredTimes::blocks).sum(),
+        }
+    }
+
+    pub(super) fn shapes(&self) -> Vec<PlanShape> {
+        self.times.iter().map(|times| times.plan.shape()).collect()
+    }
+
+    /// Returns the time of just-in-time compilation, in milliseconds.
+    pub(super) fn compilation_ms(&self) -> f64 {
+        self.times.iter().map(|times| times.compilation_ms).sum()
+    }
+
+    /// Returns the index of the slowest set.
+    pub(super) fn slowest(&self) -> usize {
+        let all = self.times.iter().map(MeasuredTimes::total_ms).enumerate();
+        all.max_by(|a, b| a.1.total_cmp(&b.1))
+            .map_or(0, |one| one.0)
+    }
+}
+
+/// Executes the parameter sets. Those that fail are left out.
+///
+/// # Errors
+/// If all fail, with the message of the last one.
+pub(super) fn measure(
+    connection: &mut TrialConnection<'_>,
+    sets: &[Example],
+    mode: PlanningMode,
+) -> Result<MeasuredSets, String> {
+    connection.begin()?;
+    let measured = execute_sets(connection, sets, mode);
+    connection.roll_back()?;
+    measured
+}
+
+fn execute_sets(
+    connection: &mut TrialConnection<'_>,
+    sets: &[Example],
+    mode: PlanningMode,
+) -> Result<MeasuredSets, String> {
+    let mut all = MeasuredSets {
+        sets: Vec::new(),
+        times: Vec::new(),
+    };
+    let mut refused = None;
+    for example in sets {
+        match execute(connection, example, mode) {
+            Ok(times) => {
+                all.sets.push(example.clone());
+                all.times.push(times);
+            }
+            Err(reason) => refused = Some(reason),
+        }
+    }
+    match refused {
+        Some(reason) if all.sets.is_empty() => Err(reason),
+        _ => Ok(all),
+    }
+}
+
+fn execute(
+    connection: &mut TrialConnection<'_>,
+    example: &Example,
+    mode: PlanningMode,
+) -> Result<MeasuredTimes, String> {
+    let mut fastest = connection.execute(example, mode)?;
+    for _ in 1..REPETITIONS {
+        if fastest.total_ms() > LONG_MS {
+            break;
+        }
+        let next = connection.execute(example, mode)?;
+        if next.total_ms() < fastest.total_ms() {
+            fastest = next;
+        }
+    }
+    Ok(fastest)
+}
+
+/// Whether a statement does clearly more on the new server.
+pub(super) fn is_worse(old: TrialWork, new: TrialWork) -> bool {
+    has_more_blocks(old, new) || new.ms > 1.5 * old.ms + MS_NOISE
+}
+
+/// Whether a statement that the replays showed as slower may be slower alone, too.
+pub(super) fn may_be_worse(old: TrialWork, new: TrialWork) -> bool {
+    has_more_blocks(old, new) || new.ms > 1.1 * old.ms + MS_NOISE / 5.0
+}
+
+fn has_more_blocks(old: TrialWork, new: TrialWork) -> bool {
+    new.blocks > 1.15 * old.blocks + BLOCKS_NOISE
+}
+
+/// Whether the work with a candidate is that of the old server. Blocks decide if they differ, since they do not depend on
+/// the machine.
+pub(super) fn is_restored(old: TrialWork, new: TrialWork, with: TrialWork) -> bool {
+    match has_more_blocks(old, new) {
+        true => {
+            with.blocks <= 1.1 * old.blocks + BLOCKS_NOISE && with.ms <= 1.2 * new.ms + MS_NOISE
+        }
+        false => with.ms <= (old.ms + 0.3 * (new.ms - old.ms)).max(old.ms + MS_NOISE / 2.0),
+    }
+}
+
+/// Whether a candidate helps clearly.
+pub(super) fn is_better(new: TrialWork, with: TrialWork) -> bool {
+    let less_blocks = with.blocks + BLOCKS_NOISE < new.blocks / 1.15;
+    let less_time = with.ms < 0.85 * new.ms - MS_NOISE / 5.0;
+    let more_time = with.ms > 1.2 * new.ms + MS_NOISE;
+    less_time || less_blocks && !more_time
+}
+
+/// Statement as it was measured on both servers.
+pub(super) struct Baseline<'a> {
+    pub(super) old: &'a MeasuredSets,
+    pub(super) new: &'a MeasuredSets,
+    pub(super) mode: PlanningMode,
+}
+
+/// Executes the statement with a candidate.
+pub(super) fn try_candidate(
+    connection: &mut TrialConnection<'_>,
+    candidate: &Candidate,
+    baseline: &Baseline<'_>,
+) -> TriedRemedy {
+    let mut tried = TriedRemedy {
+        statements: candidate.remedy.statements.clone(),
+        work: None,
+        has_old_plan: false,
+        result: String::new(),
+    };
+    let measured = connection
+        .begin()
+        .and_then(|()| measure_with(connection, candidate, baseline));
+    let ended = connection.roll_back();
+    match (measured, ended) {
+        (Err(reason), _) | (_, Err(reason)) => tried.result = format!("It failed: {reason}"),
+        (Ok(None), Ok(())) => "The plan stays the same.".clone_into(&mut tried.result),
+        (Ok(Some(measured)), Ok(())) => {
+            let work = measured.work();
+            tried.work = Some(work);
+            tried.has_old_plan = measured.shapes() == baseline.old.shapes();
+            let (old, new) = (baseline.old.work(), baseline.new.work());
+            let text = match (is_restored(old, new, work), is_better(new, work)) {
+                (true, _) => "The statement does the work of the old server.",
+                (false, true) => "The statement is faster, but not as on the old server.",
+                (false, false) => "It does not help.",
+            };
+            text.clone_into(&mut tried.result);
+        }
+    }
+    tried
+}
+
+/// Returns `None` if the plans stay the same with a candidate that acts on plans only.
+fn measure_with(
+    connection: &mut TrialConnection<'_>,
+    candidate: &Candidate,
+    baseline: &Baseline<'_>,
+) -> Result<Option<MeasuredSets>, String> {
+    for statement in &candidate.trial {
+        connection.query(statement)?;
+    }
+    let sets = &baseline.new.sets;
+    if !candidate.acts_on_execution {
+        let mut changes = false;
+        for (example, shape) in sets.iter().zip(baseline.new.shapes()) {
+            changes |= connection.plan(example, baseline.mode)?.shape() != shape;
+        }
+        if !changes {
+            return Ok(None);
+        }
+    }
+    let measured = execute_sets(connection, sets, baseline.mode)?;
+    match measured.sets.len() == sets.len() {
+        true => Ok(Some(measured)),
+        false => Err("an execution failed with it".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(ms: f64, blocks: f64) -> TrialWork {
+        TrialWork { ms, blocks }
+    }
+
+    #[test]
+    fn blocks_decide_whether_the_work_is_restored_if_they_differ() {
+        let (old, new) = (work(1.0, 100.0), work(20.0, 5_000.0));
+        assert!(is_worse(old, new));
+        assert!(is_restored(old, new, work(3.0, 105.0)));
+        assert!(!is_restored(old, new, work(1.0, 2_000.0)));
+        assert!(is_better(new, work(8.0, 2_000.0)));
+        assert!(!is_better(new, work(30.0, 2_000.0)));
+    }
+
+    #[test]
+    fn time_decides_if_the_blocks_are_equal() {
+        let (old, new) = (work(10.0, 100.0), work(60.0, 100.0));
+        assert!(is_worse(old, new));
+        assert!(is_restored(old, new, work(12.0, 100.0)));
+        assert!(!is_restored(old, new, work(40.0, 100.0)));
+        assert!(is_better(new, work(40.0, 100.0)));
+        assert!(!is_worse(old, work(12.0, 105.0)));
+    }
+}

@@ -1,0 +1,121 @@
+//! Expectations of a rehearsal for the real upgrade: times, plans and remedies. They are a file in its directory.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use compare::Comparison;
+use serde::{Deserialize, Serialize};
+use workload::WorkloadReader;
+
+use crate::failure::Failure;
+use crate::upgrade_remedies::{ExpectedPlans, MeasuredFactor, RegressionRemedy, UpgradeRegression};
+
+/// Name of the file.
+const FILE: &str = "expectations.json";
+
+/// Expectations of a rehearsal.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct UpgradeExpectations {
+    /// Path of the workload, whose values are planned.
+    pub(crate) workload: String,
+    /// Identity of the workload.
+    pub(crate) workload_id: String,
+    /// Copied database.
+    pub(crate) database: String,
+    /// Statements with times or plans.
+    pub(crate) statements: Vec<ExpectedStatement>,
+    /// Remedies of regressions, each once.
+    pub(crate) remedies: Vec<RegressionRemedy>,
+}
+
+/// Expected time and plans of a statement.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct ExpectedStatement {
+    pub(crate) fingerprint: String,
+    pub(crate) sql: String,
+    /// Mean time in the capture, in microseconds.
+    pub(crate) captured_us: Option<f64>,
+    /// Service time in the rehearsal, new / old.
+    pub(crate) factor: Option<MeasuredFactor>,
+    pub(crate) plans: Option<ExpectedPlans>,
+}
+
+impl UpgradeExpectations {
+    /// Collects the expectations. The comparison is that of the old version and of the new one with all remedies.
+    pub(crate) fn new(
+        (workload, database): (&WorkloadReader, &str),
+        rehearsed: Option<&Comparison>,
+        plans: &[ExpectedPlans],
+        regressions: &[UpgradeRegression],
+    ) -> Self {
+        let mut statements: HashMap<String, ExpectedStatement> = HashMap::new();
+        for one in rehearsed.iter().flat_map(|one| &one.statements) {
+            let fingerprint = one.fingerprint.to_string();
+            let mean = one.service.mean_ratio;
+            let expected = ExpectedStatement {
+                fingerprint: fingerprint.clone(),
+                sql: one.sql.clone().unwrap_or_default(),
+                captured_us: one.captured.as_ref().map(|one| one.mean_ns / 1e3),
+                factor: mean.map(|found| MeasuredFactor {
+                    ratio: found.value,
+                    low: found.interval.map(|interval| interval.low),
+                    high: found.interval.map(|interval| interval.high),
+                }),
+                plans: None,
+            };
+            statements.insert(fingerprint, expected);
+        }
+        for one in plans {
+            let known = statements.entry(one.fingerprint.clone());
+            let known = known.or_insert_with(|| ExpectedStatement {
+                fingerprint: one.fingerprint.clone(),
+                sql: one.sql.clone(),
+                ..ExpectedStatement::default()
+            });
+            known.plans = Some(one.clone());
+        }
+        let mut remedies: Vec<RegressionRemedy> = Vec::new();
+        for remedy in regressions.iter().filter_map(|one| one.remedy.as_ref()) {
+            if !remedies.contains(remedy) {
+                remedies.push(remedy.clone());
+            }
+        }
+        let mut statements: Vec<ExpectedStatement> = statements.into_values().collect();
+        statements.sort_by(|a, b| a.fingerprint.cmp(&b.fingerprint));
+        // A verification may begin in another directory.
+        let path = std::path::absolute(workload.path());
+        let path = path.unwrap_or_else(|_| workload.path().to_owned());
+        UpgradeExpectations {
+            workload: path.display().to_string(),
+            workload_id: workload.id().to_owned(),
+            database: database.to_owned(),
+            statements,
+            remedies,
+        }
+    }
+
+    /// Writes the file into a rehearsal's directory.
+    pub(crate) fn write(&self, directory: &Path) -> Result<(), Failure> {
+        let file = directory.join(FILE);
+        let text = serde_json::to_string_pretty(self).expect("plain data");
+        std::fs::write(&file, text).map_err(|error| {
+            Failure::could_not(format!("cannot write to {}: {error}", file.display()))
+        })
+    }
+
+    /// Reads the file of a rehearsal's directory.
+    ///
+    /// # Errors
+    /// If the directory is no finished rehearsal.
+    pub fn read(directory: &Path) -> Result<Self, Failure> {
+        let file = directory.join(FILE);
+        let text = std::fs::read_to_string(&file).map_err(|error| {
+            Failure::usage(format!(
+                "{} has no expectations ({error}); give the directory of a finished rehearsal, as `rehearse upgrade -o` wrote it",
+                directory.display()
+            ))
+        })?;
+        serde_json::from_str(&text)
+            .map_err(|error| Failure::could_not(format!("{} is damaged: {error}", file.display())))
+    }
+}

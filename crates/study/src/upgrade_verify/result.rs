@@ -1,0 +1,108 @@
+//! Result of a verification.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::upgrade_inspect::UpgradeInspection;
+
+/// Verdict on the upgraded server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VerificationVerdict {
+    /// Nothing differs from the rehearsal.
+    AsRehearsed,
+    /// Something differs.
+    Differs,
+    /// Nothing differs, and too few statements of the rehearsal were observed to judge their times.
+    NotObserved,
+}
+
+/// Remedy of the rehearsal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct VerifiedRemedy {
+    /// Statement of the remedy.
+    pub statement: String,
+    /// Whether its effect is on the server; `null` if that cannot be seen.
+    pub in_place: Option<bool>,
+    /// State that was found, as a sentence.
+    pub found: String,
+}
+
+/// Plan that differs from the one of the rehearsal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct DifferingPlan {
+    /// Fingerprint.
+    pub fingerprint: String,
+    /// Normalised SQL.
+    pub sql: String,
+    /// Session of the execution whose values were planned.
+    pub session: u64,
+    /// Sequence of that execution in its session.
+    pub sequence: u64,
+    /// Scans and joins in the rehearsal.
+    pub expected: String,
+    /// Scans and joins on the server, or its message.
+    pub found: String,
+}
+
+/// Judgement of a statement's time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TimeJudgement {
+    /// It is at most what the rehearsal leads to expect.
+    AsExpected,
+    /// It is longer.
+    Slower,
+    /// There were too few executions.
+    TooFew,
+    /// The capture has no durations, so that no time is expected.
+    NoExpectation,
+}
+
+/// Time of a statement on the server.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct VerifiedStatement {
+    /// Fingerprint.
+    pub fingerprint: String,
+    /// Normalised SQL.
+    pub sql: String,
+    /// Number of observed executions.
+    pub calls: u64,
+    /// Mean time of planning and execution, in microseconds.
+    pub mean_us: f64,
+    /// Expected mean in microseconds: the captured one times the ratio of the rehearsal.
+    pub expected_us: Option<f64>,
+    /// Longest mean that counts as expected, in microseconds.
+    pub limit_us: Option<f64>,
+    /// Judgement.
+    pub judgement: TimeJudgement,
+}
+
+/// Result of `upgrade verify`.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct UpgradeVerification {
+    /// Verdict.
+    pub verdict: VerificationVerdict,
+    /// Reasons for it, in sentences.
+    pub reasons: Vec<String>,
+    /// Directory of the rehearsal.
+    pub rehearsal: String,
+    /// Address of the server.
+    pub server: String,
+    /// Time of the observation, in seconds.
+    pub observed_s: f64,
+    /// Remedies of the rehearsal.
+    pub remedies: Vec<VerifiedRemedy>,
+    /// Number of plans that were compared.
+    pub plans_checked: u64,
+    /// Plans that differ.
+    pub differing_plans: Vec<DifferingPlan>,
+    /// Number of statements of the rehearsal.
+    pub statements_expected: u64,
+    /// Observed statements of the rehearsal: slower ones first, then by calls.
+    pub statements: Vec<VerifiedStatement>,
+    /// Inspection of the server, without the old one.
+    pub inspection: UpgradeInspection,
+    /// Limits, in sentences.
+    pub notes: Vec<String>,
+}
