@@ -5,7 +5,8 @@ use study::plan_check::{CheckedStatement, PlanCheck, PlanVerdict};
 use crate::compare_markdown::{Page, code, escape};
 use crate::text::line::one_line;
 use crate::text::plans_check_text::{
-    coverage, described_pairs, heading, limitation_texts, statement_risks,
+    UNSTABLE_TITLE, coverage, described_pairs, heading, limitation_texts, statement_risks,
+    unstable_statements,
 };
 use crate::text::units::count;
 
@@ -43,6 +44,14 @@ pub fn render_markdown(check: &PlanCheck) -> String {
         page.line("|---|---:|---|---|");
         page.list(changed.into_iter().map(row), CHANGED_MAX);
     }
+    let unstable = unstable_statements(check);
+    details(
+        &mut page,
+        UNSTABLE_TITLE,
+        unstable
+            .iter()
+            .map(|one| format!("- {}", code(&one.sql, SQL_MAX))),
+    );
     details(
         &mut page,
         "Not checked",

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use planner_copy::ValueMask;
 use replay::{LoginMap, Target};
+use transform::mask::Mask;
 
 use crate::failure::Failure;
 
@@ -25,15 +27,21 @@ pub struct PlanExportReport {
     pub relation_bytes: u64,
     /// Number of columns with statistics.
     pub columns: u64,
+    /// Fingerprint of the key with which values are masked; `None` if they are not.
+    pub mask_key: Option<String>,
     /// Parts that could not be exported: subject and reason.
     pub not_exported: Vec<(String, String)>,
 }
 
-/// Exports the target's database into a file.
+/// Exports the target's database into a file, with a mask if the values in statistics must not be in it.
 ///
 /// # Errors
 /// If the file exists or cannot be written, or the server refuses.
-pub fn export_planner(target: &Target, output: &Path) -> Result<PlanExportReport, Failure> {
+pub fn export_planner(
+    target: &Target,
+    output: &Path,
+    mask: Option<&Mask>,
+) -> Result<PlanExportReport, Failure> {
     if output.symlink_metadata().is_ok() {
         return Err(Failure::usage(format!(
             "cannot write to {}: it already exists; remove it or choose another -o",
@@ -42,7 +50,12 @@ pub fn export_planner(target: &Target, output: &Path) -> Result<PlanExportReport
     }
     let login = LoginMap::default().login(target, "", "", "rehearse");
     let begun_ns = clock::monotonic_ns();
-    let export = planner_copy::export(target, &login)?;
+    let replace = |text: &str| mask.map_or_else(String::new, |mask| mask.replace(text));
+    let mask = mask.map(|mask| ValueMask {
+        key: mask.key().fingerprint().to_owned(),
+        replace: &replace,
+    });
+    let export = planner_copy::export(target, &login, mask.as_ref())?;
     export.write(output)?;
     let count = |kinds: &[&str]| {
         let relations = export.relations.iter();
@@ -64,6 +77,7 @@ pub fn export_planner(target: &Target, output: &Path) -> Result<PlanExportReport
         columns: export.statistics.len() as u64,
         server_version: export.server_version,
         database: export.database,
+        mask_key: export.mask_key,
         not_exported: export
             .not_exported
             .into_iter()
@@ -71,3 +85,6 @@ pub fn export_planner(target: &Target, output: &Path) -> Result<PlanExportReport
             .collect(),
     })
 }
+
+#[cfg(test)]
+mod tests;

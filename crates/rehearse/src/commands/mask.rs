@@ -77,7 +77,8 @@ fn workload(options: &MaskWorkload) -> Result<ExitStatus, Failure> {
     Ok(ExitStatus::Success)
 }
 
-fn mask_of(key: &Path, keep: &[String]) -> Result<Mask, Failure> {
+/// Creates a mask with the key in a file.
+pub fn mask_of(key: &Path, keep: &[String]) -> Result<Mask, Failure> {
     let keep = KeepArgs {
         mask_keep: keep.to_vec(),
         mask_keep_statement: Vec::new(),

@@ -9,6 +9,7 @@ use study::plan_check::{PlanCheckRequest, SideRequest, check_plans};
 use study::plan_export::export_planner;
 use study::{ChangeScript, Failure, keys};
 
+use crate::commands::mask::mask_of;
 use crate::commands::sandbox::find;
 use crate::commands::show::literals;
 use crate::exit_status::ExitStatus;
@@ -28,7 +29,11 @@ pub fn run(options: &Plans) -> Result<ExitStatus, Failure> {
 
 fn export(options: &PlansExport) -> Result<ExitStatus, Failure> {
     let target = Target::parse(&options.target, |name| std::env::var(name).ok())?;
-    let exported = export_planner(&target, &options.output)?;
+    let mask = options.mask.as_ref();
+    let mask = mask
+        .map(|key| mask_of(key, &options.mask_keep))
+        .transpose()?;
+    let exported = export_planner(&target, &options.output, mask.as_ref())?;
     terminal::say(&plans_check_text::render_export(&exported));
     Ok(ExitStatus::Success)
 }
@@ -40,6 +45,12 @@ fn check(options: &PlansCheck) -> Result<ExitStatus, Failure> {
             "--json and --markdown - both print to standard output; give --markdown a file",
         ));
     }
+    let needs = options.fail_on.iter().find(|one| one.needs_perturbation());
+    if let (0, Some(condition)) = (options.perturb, needs) {
+        return Err(Failure::usage(format!(
+            "--fail-on {condition} is decided with perturbed statistics, and --perturb is 0; give --perturb 4"
+        )));
+    }
     let (before, after) = sides(options)?;
     let markdown = options.markdown.as_deref().filter(|_| !is_markdown);
     let request = PlanCheckRequest {
@@ -48,6 +59,7 @@ fn check(options: &PlansCheck) -> Result<ExitStatus, Failure> {
         after,
         find,
         literals: literals(options.show_literals),
+        perturbed_copies: options.perturb,
         conditions: &options.fail_on,
     };
     let workload = keys::open_workload(&options.workload)?;

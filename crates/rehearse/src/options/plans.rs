@@ -26,13 +26,20 @@ pub enum PlansAction {
 /// Options of `rehearse plans export`.
 #[derive(Debug, Args)]
 pub struct PlansExport {
-    /// Export the database of this server, which is only read: a URL, or key=value pairs as for libpq. The role needs
-    /// the rights of a superuser.
+    /// Export the database of this server, which is only read: a URL, or key=value pairs as for libpq. A role
+    /// that is no superuser exports the statistics of the columns that it may read.
     #[arg(long, value_name = "URL")]
     pub target: String,
     /// Write to this file, NAME.planner, which only you can read.
     #[arg(short, long, value_name = "NAME.planner")]
     pub output: PathBuf,
+    /// Replace the values in statistics as the workload's masking with the key in this file does (see
+    /// `rehearse mask key`). Constants of the schema stay.
+    #[arg(long, value_name = "KEYFILE")]
+    pub mask: Option<PathBuf>,
+    /// Keep values that equal this text, as given for the workload; `*` matches any text. Repeatable.
+    #[arg(long, value_name = "VALUE", requires = "mask")]
+    pub mask_keep: Vec<String>,
 }
 
 /// Options of `rehearse plans check`.
@@ -53,8 +60,11 @@ pub struct PlansCheck {
     /// Set this on the side after. Repeatable.
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub settings: Vec<String>,
-    /// Exit with 1 if this holds for any statement: changed, error, sequential-scan, lost-index,
-    /// lost-pruning, jit, 'cost > 2x'. Repeatable.
+    /// Plan again with this many perturbed copies of the statistics, which tell whether a change is stable; 0 for none.
+    #[arg(long, value_name = "COPIES", default_value_t = 4, value_parser = clap::value_parser!(u32).range(..=100))]
+    pub perturb: u32,
+    /// Exit with 1 if this holds for any statement: changed, stable-change, error, sequential-scan, lost-index,
+    /// lost-pruning, nested-loop, jit, 'cost > 2x'. Repeatable.
     #[arg(long, value_name = "CONDITION")]
     pub fail_on: Vec<PlanCondition>,
     /// Print JSON, as `rehearse schema plans-check` describes it.

@@ -105,6 +105,17 @@ fn plans_check_finds_what_a_migration_and_a_setting_change_and_nothing_else() {
     );
     assert_eq!(code, Some(1), "{found}");
     assert_eq!(verdict(&found, "where kind"), "changed");
+    // Without its index no statistics bring the plan back.
+    let all = found["statements"].as_array().unwrap();
+    let by_kind = all
+        .iter()
+        .find(|one| one["sql"].as_str().unwrap().contains("where kind"));
+    let copies = &by_kind.unwrap()["plans"][0]["perturbed"];
+    assert_eq!(
+        (&copies["copies"], &copies["changed"]),
+        (&4.into(), &4.into()),
+        "{copies}"
+    );
     assert_eq!(verdict(&found, "set price"), "error");
     assert_eq!(verdict(&found, "select note"), "same");
     assert_eq!(verdict(&found, "from days"), "same");
@@ -142,7 +153,14 @@ fn plans_check_finds_what_a_migration_and_a_setting_change_and_nothing_else() {
     let (code, found) = check(
         &workload,
         &planner,
-        &["--set", "work_mem=5MB", "--fail-on", "changed"],
+        &[
+            "--set",
+            "work_mem=5MB",
+            "--fail-on",
+            "changed",
+            "--perturb",
+            "2",
+        ],
     );
     assert_eq!(code, Some(0), "{found}");
 }
@@ -158,8 +176,20 @@ fn plans_check_refuses_equal_sides_unknown_settings_failing_changes_and_foreign_
     succeeds(&["plans", "export", "--target", &url, "-o", &planner]);
     let migration = directory.path().join("next.sql").display().to_string();
     std::fs::write(&migration, "DROP INDEX no_such_index").unwrap();
-    let refused: [(&[&str], i32, &str); 5] = [
+    let refused: [(&[&str], i32, &str); 6] = [
         (&["--planner", &planner], 2, "both sides are the same"),
+        (
+            &[
+                "--planner",
+                &planner,
+                "--perturb",
+                "0",
+                "--fail-on",
+                "nested-loop",
+            ],
+            2,
+            "--perturb is 0",
+        ),
         (
             &["--planner", &planner, "--version", "15", "--version", "15"],
             2,
@@ -194,4 +224,47 @@ fn plans_check_refuses_equal_sides_unknown_settings_failing_changes_and_foreign_
         assert_eq!(output.status.code(), Some(code), "{options:?}: {said}");
         assert!(said.contains(message), "{options:?}: {said}");
     }
+}
+
+#[test]
+fn plans_check_of_a_masked_workload_with_a_masked_export_finds_the_same_changes() {
+    let (_sandbox, endpoint) = server(15);
+    run(&endpoint, SCHEMA);
+    let directory = tempfile::tempdir().unwrap();
+    let workload = workload(directory.path());
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let [key, masked, planner, plain] = [
+        "shop.key",
+        "masked.workload",
+        "masked.planner",
+        "plain.planner",
+    ]
+    .map(path);
+    succeeds(&["mask", "key", &key]);
+    succeeds(&["mask", "workload", &workload, "-o", &masked, "--mask", &key]);
+    let url = endpoint.url("postgres");
+    let export = ["plans", "export", "--target", &url, "-o"];
+    succeeds(&[&export[..], &[&plain]].concat());
+    let text = succeeds(&[&export[..], &[&planner, "--mask", &key]].concat());
+    assert!(text.contains("masked with the key"), "{text}");
+    let setting = ["--set", "enable_indexscan=off"];
+    let verdicts = |check: &Value| -> Vec<(String, String)> {
+        let all = check["statements"].as_array().unwrap().iter();
+        let mut all: Vec<_> = all
+            .map(|one| (one["fingerprint"].to_string(), one["verdict"].to_string()))
+            .collect();
+        all.sort();
+        all
+    };
+    let (_, unmasked) = check(&workload, &plain, &setting);
+    let (_, both_masked) = check(&masked, &planner, &setting);
+    assert_eq!(verdicts(&unmasked), verdicts(&both_masked));
+    let notes = |check: &Value| -> Vec<String> {
+        let all = check["limitations"].as_array().unwrap().iter();
+        let all = all.filter(|one| one["subject"] == "masking");
+        all.map(|one| one["reason"].to_string()).collect()
+    };
+    assert!(notes(&unmasked).is_empty() && notes(&both_masked).is_empty());
+    let (_, one_masked) = check(&masked, &plain, &setting);
+    assert!(notes(&one_masked)[0].contains("the export is not"));
 }

@@ -37,7 +37,13 @@ pub fn render_export(export: &PlanExportReport) -> String {
             bytes(export.relation_bytes),
             counted(export.columns, "column"),
         ),
-        "  It has values of columns (most common values, histograms), and no rows.".to_owned(),
+        match &export.mask_key {
+            None => "  It has values of columns (most common values, histograms), and no rows."
+                .to_owned(),
+            Some(key) => format!(
+                "  Values of columns are masked with the key {key}. Constants of the schema (checks, defaults, partitions) are not."
+            ),
+        },
     ];
     if !export.not_exported.is_empty() {
         lines.push("Not exported:".to_owned());
@@ -75,6 +81,7 @@ pub fn render_text(check: &PlanCheck, style: &TextStyle) -> String {
     }
     let mut rest = Vec::new();
     rest.extend(conditions(check));
+    rest.extend(unstable(check, width));
     rest.extend(unchecked(check, width));
     rest.extend(limitations(check, width));
     if !rest.is_empty() {
@@ -210,7 +217,28 @@ fn describe(pair: &PlanPair) -> String {
             ratio(factor)
         ));
     }
+    if let Some(text_of_copies) = perturbed_text(pair) {
+        text.push_str("; ");
+        text.push_str(&text_of_copies);
+    }
     text
+}
+
+/// Returns the number of perturbed copies in which a changed plan changes, and the range of the cost ratios.
+fn perturbed_text(pair: &PlanPair) -> Option<String> {
+    let found = pair
+        .perturbed
+        .filter(|_| pair.verdict() == PlanVerdict::Changed)?;
+    let changed = format!(
+        "it changes in {} of {} perturbed copies of the statistics",
+        count(found.changed),
+        count(found.copies)
+    );
+    let range = found.cost_ratio_min.zip(found.cost_ratio_max);
+    Some(match range {
+        Some((min, max)) => format!("{changed} (cost × {} to {})", ratio(min), ratio(max)),
+        None => changed,
+    })
 }
 
 /// Returns the risks of a statement in words, once each.
@@ -222,7 +250,21 @@ pub(crate) fn statement_risks(statement: &CheckedStatement) -> Vec<String> {
             risks.push(text);
         }
     }
+    let mut pairs = statement.plans.iter();
+    if pairs.any(PlanPair::is_uncertain_nested_loop) {
+        risks.push(
+            "new nested loop over uncertain estimates: with perturbed statistics it is another join".to_owned(),
+        );
+    }
     risks
+}
+
+/// Returns the statements whose plans are the same, and change with a perturbed copy of the statistics.
+pub(crate) fn unstable_statements(check: &PlanCheck) -> Vec<&CheckedStatement> {
+    let same = check.statements.iter();
+    same.filter(|one| one.verdict == PlanVerdict::Same)
+        .filter(|one| one.plans.iter().any(PlanPair::is_unstable_same))
+        .collect()
 }
 
 fn risk_text(risk: &PlanRisk) -> String {
@@ -249,6 +291,21 @@ fn conditions(check: &PlanCheck) -> Vec<String> {
         false => format!("Condition '{}' does not hold.", condition.condition),
     })
     .collect()
+}
+
+/// Title of the statements whose plans are the same, and change with a perturbed copy of the statistics.
+pub(crate) const UNSTABLE_TITLE: &str = "The same, but changed with perturbed statistics";
+
+fn unstable(check: &PlanCheck, width: usize) -> Vec<String> {
+    let found = unstable_statements(check);
+    let lines = found.iter().map(|one| {
+        format!(
+            "{} ({})",
+            one_line(&one.sql, 90),
+            counted(one.executions, "execution")
+        )
+    });
+    list(&format!("{UNSTABLE_TITLE}:"), lines, width)
 }
 
 fn unchecked(check: &PlanCheck, width: usize) -> Vec<String> {

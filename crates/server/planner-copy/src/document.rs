@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::PlannerCopyError;
 
 /// Name and version of the format. A reader refuses others.
-pub const FORMAT: &str = "rehearse/planner/1";
+pub const FORMAT: &str = "rehearse/planner/2";
 /// Largest size of an export after decompression, in bytes.
 const JSON_BYTES_MAX: u64 = 4 << 30;
 const COMPRESSION_LEVEL: i32 = 6;
@@ -45,6 +45,9 @@ pub struct PlannerExport {
     pub statistics: Vec<ColumnStatistics>,
     /// Data of extended statistics.
     pub extended_statistics: Vec<ExtendedStatistics>,
+    /// Fingerprint of the key with which the values in statistics are masked; `None` if they are not.
+    #[serde(default)]
+    pub mask_key: Option<String>,
     /// Parts that could not be exported.
     pub not_exported: Vec<NotExported>,
 }
@@ -179,7 +182,7 @@ pub struct StatisticsSlot {
 }
 
 /// Data of extended statistics.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExtendedStatistics {
     /// Schema.
     pub schema: String,
@@ -191,8 +194,19 @@ pub struct ExtendedStatistics {
     pub ndistinct: Option<String>,
     /// Dependencies (`pg_dependencies`), in hexadecimal.
     pub dependencies: Option<String>,
-    /// Most common combinations (`pg_mcv_list`), in hexadecimal.
-    pub mcv: Option<String>,
+    /// Most common combinations (`pg_mcv_list`), the most common one first.
+    pub combinations: Option<Vec<Combination>>,
+}
+
+/// Common combination of values.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Combination {
+    /// Value of each column and expression; `None` for NULL.
+    pub values: Vec<Option<String>>,
+    /// Share of the rows.
+    pub frequency: f64,
+    /// Share of the rows if the columns were independent.
+    pub base_frequency: f64,
 }
 
 /// Part that could not be exported.
@@ -202,6 +216,17 @@ pub struct NotExported {
     pub subject: String,
     /// Reason.
     pub reason: String,
+}
+
+impl ColumnStatistics {
+    /// Returns the name of the column with its table.
+    pub(crate) fn describe(&self) -> String {
+        let name = self
+            .column
+            .clone()
+            .unwrap_or_else(|| self.number.to_string());
+        format!("{}.{}.{name}", self.schema, self.relation)
+    }
 }
 
 impl PlannerExport {

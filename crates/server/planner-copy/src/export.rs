@@ -4,16 +4,18 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use connect::Target;
-use connect::login::{Dialer, Login, LoginError, QueryConnection, Row};
-use serde::de::DeserializeOwned;
+use connect::login::{Dialer, Login};
 
 use crate::document::{
-    ColumnStatistics, DatabaseLocale, FORMAT, NotExported, PlannerExport, RelationSize,
-    SchemaObject,
+    ColumnStatistics, DatabaseLocale, FORMAT, PlannerExport, RelationSize, SchemaObject,
 };
 use crate::error::PlannerCopyError;
+use crate::exporter::{Exporter, parse_rows};
+use crate::mask_statistics::{ValueMask, mask_statistics};
 use crate::object_queries::object_queries;
+use crate::quoting::quote_identifier;
 use crate::statistics_queries;
+use crate::visible_statistics;
 
 /// Time limit of all queries.
 const TIME_MAX: Duration = Duration::from_secs(600);
@@ -43,11 +45,15 @@ const ROLES_SQL: &str = "SELECT row_to_json(x) FROM (SELECT rolname AS name, rol
      rolbypassrls AS bypass_rls, ARRAY(SELECT g.rolname FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid \
      WHERE m.member = r.oid AND g.rolname !~ '^pg_') AS member_of FROM pg_roles r WHERE rolname !~ '^pg_' ORDER BY 1) x";
 
-/// Reads what the planner reads of the login's database.
+/// Reads what the planner reads of the login's database. With a mask, values in statistics are replaced.
 ///
 /// # Errors
 /// If the server cannot be reached, or refuses a query for a part without which no plan is right.
-pub fn export(target: &Target, login: &Login) -> Result<PlannerExport, PlannerCopyError> {
+pub fn export(
+    target: &Target,
+    login: &Login,
+    mask: Option<&ValueMask<'_>>,
+) -> Result<PlannerExport, PlannerCopyError> {
     let dialer =
         Dialer::new(target).map_err(|error| PlannerCopyError::Failed(error.to_string()))?;
     let mut connection = dialer.open_query_connection(login).map_err(|error| {
@@ -70,53 +76,15 @@ pub fn export(target: &Target, login: &Login) -> Result<PlannerExport, PlannerCo
     exporter.read_columns()?;
     exporter.read_ranges()?;
     exporter.read_extended()?;
+    if let Some(mask) = mask {
+        mask_statistics(&mut exporter, mask)?;
+        exporter.export.mask_key = Some(mask.key.clone());
+    }
     exporter.query("transaction", "ROLLBACK")?;
     Ok(exporter.export)
 }
 
-struct Exporter<'c> {
-    connection: QueryConnection<'c>,
-    export: PlannerExport,
-}
-
 impl Exporter<'_> {
-    fn query(&mut self, part: &str, sql: &str) -> Result<Vec<Row>, PlannerCopyError> {
-        self.connection.query(sql).map_err(|error| {
-            PlannerCopyError::Failed(format!(
-                "cannot export the {part}: the server refuses the query ({error})"
-            ))
-        })
-    }
-
-    /// Reads rows of JSON.
-    fn read<T: DeserializeOwned>(
-        &mut self,
-        part: &str,
-        sql: &str,
-    ) -> Result<Vec<T>, PlannerCopyError> {
-        let rows = self.query(part, sql)?;
-        parse_rows(part, rows)
-    }
-
-    /// Sends a query whose refusal is no failure of the export.
-    fn attempt(&mut self, sql: &str) -> Result<Result<Vec<Row>, LoginError>, PlannerCopyError> {
-        self.query("transaction", "SAVEPOINT part")?;
-        let answer = self.connection.query(sql);
-        let end = match answer {
-            Ok(_) => "RELEASE SAVEPOINT part",
-            Err(_) => "ROLLBACK TO SAVEPOINT part; RELEASE SAVEPOINT part",
-        };
-        self.query("transaction", end)?;
-        Ok(answer)
-    }
-
-    fn not_exported(&mut self, subject: impl Into<String>, reason: impl Into<String>) {
-        self.export.not_exported.push(NotExported {
-            subject: subject.into(),
-            reason: reason.into(),
-        });
-    }
-
     fn read_server(&mut self) -> Result<(), PlannerCopyError> {
         let rows = self.query("version and locale", SERVER_SQL)?;
         let mut row = rows.into_iter().next().unwrap_or_default().into_iter();
@@ -207,14 +175,16 @@ impl Exporter<'_> {
     }
 
     fn read_columns(&mut self) -> Result<(), PlannerCopyError> {
-        let rows = self.attempt(&statistics_queries::columns())?;
-        let rows = rows.map_err(|error| {
-            PlannerCopyError::Failed(format!(
-                "cannot export the statistics of columns: the role may not read pg_statistic ({error}); \
-                 export as a superuser"
-            ))
-        })?;
-        let mut columns: Vec<ColumnStatistics> = parse_rows("statistics", rows)?;
+        let mut hidden = HashSet::new();
+        let mut columns: Vec<ColumnStatistics> =
+            match self.attempt(&statistics_queries::columns())? {
+                Ok(rows) => parse_rows("statistics", rows)?,
+                Err(_) => {
+                    hidden = self.read_unreadable()?;
+                    let sql = visible_statistics::columns(self.export.version_number);
+                    self.read("statistics", &sql)?
+                }
+            };
         for column in &mut columns {
             column.slots.retain(|slot| slot.kind != 0);
         }
@@ -229,6 +199,7 @@ impl Exporter<'_> {
             matches!(one.kind.as_str(), "r" | "m")
                 && one.pages > 0
                 && !analyzed.contains(&(one.schema.as_str(), one.name.as_str()))
+                && !hidden.contains(&(one.schema.clone(), one.name.clone()))
         };
         let never: Vec<String> = self
             .export
@@ -244,6 +215,40 @@ impl Exporter<'_> {
             );
         }
         Ok(())
+    }
+
+    /// Notes the columns whose statistics the role may not read, with what to grant. Returns their relations.
+    fn read_unreadable(&mut self) -> Result<HashSet<(String, String)>, PlannerCopyError> {
+        let rows = self.query("unreadable columns", &visible_statistics::unreadable())?;
+        let mut hidden = HashSet::new();
+        for row in rows {
+            let [
+                Some(schema),
+                Some(relation),
+                is_secured,
+                Some(columns),
+                is_index,
+            ] = &row[..]
+            else {
+                continue;
+            };
+            let reason = match (is_secured.as_deref(), is_index.as_deref()) {
+                (Some("t"), _) => {
+                    "row security applies to the role; export as the owner, or as a role with BYPASSRLS".to_owned()
+                }
+                (_, Some("t")) => {
+                    "the role may not read the expressions of the index; export as the owner of the table, or as a member \
+                     of pg_read_all_data"
+                        .to_owned()
+                }
+                _ => format!(
+                    "the role may not read {columns}; grant SELECT on them, or membership of pg_read_all_data (from version 14 on)"
+                ),
+            };
+            self.not_exported(format!("statistics of {schema}.{relation}"), reason);
+            hidden.insert((schema.clone(), relation.clone()));
+        }
+        Ok(hidden)
     }
 
     /// Reads the smallest and the largest value of columns that lead an index, as the planner does.
@@ -306,6 +311,16 @@ impl Exporter<'_> {
                 format!("the role may not read them ({error})"),
             ),
         }
+        if self.export.version_number >= statistics_queries::EXTENDED_VIEW_VERSION {
+            let sql = visible_statistics::extended_without_data();
+            for row in self.query("extended statistics", &sql)? {
+                let name = row.into_iter().next().flatten().unwrap_or_default();
+                self.not_exported(
+                    format!("data of the extended statistics {name}"),
+                    "the table was never analyzed with them, or the role may not read them; export as the owner of the table",
+                );
+            }
+        }
         for row in self.query(
             "extended statistics",
             statistics_queries::EXTENDED_EXPRESSIONS,
@@ -318,28 +333,4 @@ impl Exporter<'_> {
         }
         Ok(())
     }
-}
-
-fn parse_rows<T: DeserializeOwned>(part: &str, rows: Vec<Row>) -> Result<Vec<T>, PlannerCopyError> {
-    let texts = rows.into_iter().filter_map(|row| row.into_iter().next()?);
-    texts
-        .map(|text| {
-            serde_json::from_str(&text).map_err(|error| {
-                PlannerCopyError::Failed(format!(
-                    "cannot export the {part}: the server's answer has an unexpected form ({error})"
-                ))
-            })
-        })
-        .collect()
-}
-
-/// Quotes a name for SQL.
-pub(crate) fn quote_identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// Quotes a text for SQL.
-pub(crate) fn quote_literal(text: &str) -> String {
-    // A backslash is an ordinary character, since standard_conforming_strings is on.
-    format!("'{}'", text.replace('\'', "''"))
 }

@@ -17,21 +17,30 @@ mod btree_pages;
 mod document;
 mod error;
 mod export;
+mod exporter;
+mod mask_statistics;
 mod not_restored;
 mod object_queries;
+mod perturb;
 mod planner_server;
+mod quoting;
+mod range_text;
 mod relation_files;
+mod restore_combinations;
 mod restore_objects;
 mod restore_ranges;
 mod restore_sizes;
 mod restore_statistics;
 mod statistics_queries;
+mod visible_statistics;
 
 pub use document::{
-    ColumnStatistics, DatabaseLocale, ExtendedStatistics, FORMAT, NotExported, PlannerExport,
-    RelationSize, RoleFacts, RoleSetting, SchemaObject, ServerSetting, StatisticsSlot,
+    ColumnStatistics, Combination, DatabaseLocale, ExtendedStatistics, FORMAT, NotExported,
+    PlannerExport, RelationSize, RoleFacts, RoleSetting, SchemaObject, ServerSetting,
+    StatisticsSlot,
 };
 pub use error::PlannerCopyError;
 pub use export::export;
+pub use mask_statistics::ValueMask;
 pub use not_restored::NotRestored;
 pub use planner_server::{CopyRequest, PlannerServer};

@@ -9,11 +9,11 @@ use sandbox::{Dirs, Installation, Options, Sandbox, Stop};
 
 use crate::document::PlannerExport;
 use crate::error::PlannerCopyError;
-use crate::export::quote_literal;
 use crate::not_restored::NotRestored;
+use crate::quoting::quote_literal;
 use crate::relation_files::RelationFiles;
 use crate::restore_ranges::{INDEX_VALUE_MAJOR, Leaves};
-use crate::{restore_objects, restore_ranges, restore_sizes, restore_statistics};
+use crate::{perturb, restore_objects, restore_ranges, restore_sizes, restore_statistics};
 
 /// Time limit of the queries of one connection.
 const TIME_MAX: Duration = Duration::from_secs(1_800);
@@ -48,6 +48,9 @@ pub struct CopyRequest<'a> {
 pub struct PlannerServer {
     sandbox: Sandbox,
     target: Target,
+    database: String,
+    /// Number of the perturbed copy of the statistics that it plans with; 0 for those of the export.
+    copy: u32,
     /// Parts of the export that it does not have.
     pub left_out: Vec<NotRestored>,
 }
@@ -140,8 +143,27 @@ impl PlannerServer {
         Ok(PlannerServer {
             sandbox,
             target,
+            database: export.database.clone(),
+            copy: 0,
             left_out,
         })
+    }
+
+    /// Perturbs the statistics, for connections opened from now on. Equal numbers of copies give equal perturbations; 0 has
+    /// the statistics of the export.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, or refuses.
+    pub fn perturb(&mut self, export: &PlannerExport, copy: u32) -> Result<(), PlannerCopyError> {
+        let copies = (self.copy, copy);
+        with_connection(
+            &self.target,
+            &self.database,
+            "perturb the statistics",
+            |connection| perturb::perturb(connection, export, copies),
+        )?;
+        self.copy = copy;
+        Ok(())
     }
 
     /// Returns the address of the copied database.

@@ -3,8 +3,8 @@
 use connect::login::{LoginError, QueryConnection};
 
 use crate::document::{DatabaseLocale, PlannerExport, SchemaObject};
-use crate::export::{quote_identifier, quote_literal};
 use crate::not_restored::NotRestored;
+use crate::quoting::{quote_identifier, quote_literal};
 
 /// First version with ICU as the provider of a database.
 const ICU_DATABASE_MAJOR: u16 = 15;

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use connect::login::{LoginError, QueryConnection};
 
 use crate::document::PlannerExport;
-use crate::export::quote_literal;
+use crate::quoting::quote_literal;
 
 /// First version in which the planner takes the value from the index.
 pub(crate) const INDEX_VALUE_MAJOR: u16 = 12;

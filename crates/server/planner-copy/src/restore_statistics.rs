@@ -7,8 +7,9 @@
 use connect::login::{LoginError, QueryConnection};
 
 use crate::document::{ColumnStatistics, ExtendedStatistics, PlannerExport, StatisticsSlot};
-use crate::export::{quote_identifier, quote_literal};
 use crate::not_restored::NotRestored;
+use crate::quoting::{quote_identifier, quote_literal};
+use crate::restore_combinations;
 use crate::restore_ranges::INDEX_VALUE_MAJOR;
 
 /// First version with collations of statistics.
@@ -17,8 +18,6 @@ const COLLATIONS_MAJOR: u16 = 12;
 const EXTENDED_DATA_MAJOR: u16 = 12;
 /// First version in which that catalogue distinguishes inheritance.
 const EXTENDED_INHERIT_MAJOR: u16 = 15;
-/// OID of the first object of a user (`FirstNormalObjectId`).
-const FIRST_USER_OID: u32 = 16_384;
 /// Rows that one query writes.
 const BATCH: usize = 50;
 /// Number of slots of `pg_statistic`.
@@ -42,7 +41,7 @@ pub(crate) fn write_columns(
                     return Err(error);
                 }
                 left_out.push(NotRestored {
-                    subject: format!("statistics of {}", describe(column)),
+                    subject: format!("statistics of {}", column.describe()),
                     // Its message may have a value.
                     reason: format!(
                         "the server refuses them ({})",
@@ -53,14 +52,6 @@ pub(crate) fn write_columns(
         }
     }
     Ok(())
-}
-
-fn describe(column: &ColumnStatistics) -> String {
-    let name = column
-        .column
-        .clone()
-        .unwrap_or_else(|| column.number.to_string());
-    format!("{}.{}.{name}", column.schema, column.relation)
 }
 
 /// Returns the statement that writes the statistics of one column. It writes nothing if there is no such column.
@@ -176,18 +167,22 @@ pub(crate) fn write_extended(
         ))?;
     }
     for one in &export.extended_statistics {
-        let mut mcv = one.mcv.as_ref();
-        if mcv.is_some_and(|list| names_user_types(list)) {
-            left_out.push(NotRestored {
-                subject: format!(
-                    "most common values of the extended statistics {}.{}",
-                    one.schema, one.name
-                ),
-                reason: "they are of a type of the user, whose number differs".to_owned(),
-            });
-            mcv = None;
-        }
-        let sql = write_one(one, mcv, major);
+        let list = one.combinations.as_deref();
+        let mcv = match list.filter(|_| major >= EXTENDED_DATA_MAJOR) {
+            Some(list) => restore_combinations::serialise(connection, (one, list), major)
+                .unwrap_or_else(|reason| {
+                    left_out.push(NotRestored {
+                        subject: format!(
+                            "most common values of the extended statistics {}.{}",
+                            one.schema, one.name
+                        ),
+                        reason,
+                    });
+                    None
+                }),
+            None => None,
+        };
+        let sql = write_one(one, mcv.as_ref(), major);
         if let Err(error) = connection.query(&sql) {
             left_out.push(NotRestored {
                 subject: format!(
@@ -234,23 +229,4 @@ fn write_one(one: &ExtendedStatistics, mcv: Option<&String>, major: u16) -> Stri
          INSERT INTO pg_catalog.pg_statistic_ext_data (stxoid, {column}stxdndistinct, stxddependencies, stxdmcv) \
          SELECT s.oid, {inherited}{ndistinct}, {dependencies}, {mcv} FROM pg_catalog.pg_statistic_ext s WHERE {condition}"
     )
-}
-
-/// Whether a list of combinations (`statext_mcv_serialize`: magic, type, number of items, number of dimensions, types)
-/// names the number of a user's type.
-fn names_user_types(hex: &str) -> bool {
-    let byte = |at: usize| {
-        hex.get(at * 2..at * 2 + 2)
-            .and_then(|two| u8::from_str_radix(two, 16).ok())
-    };
-    let (Some(low), Some(high)) = (byte(12), byte(13)) else {
-        return true;
-    };
-    let dimensions = usize::from(u16::from_ne_bytes([low, high]));
-    (0..dimensions).any(|dimension| {
-        let at = 14 + dimension * 4;
-        let bytes = [byte(at), byte(at + 1), byte(at + 2), byte(at + 3)];
-        let bytes = bytes.map(|byte| byte.unwrap_or(u8::MAX));
-        u32::from_ne_bytes(bytes) >= FIRST_USER_OID
-    })
 }

@@ -1,7 +1,10 @@
 //! Queries for sizes and statistics. Each row is one JSON text that the document's type reads.
 
 use crate::document::ColumnStatistics;
+use crate::quoting::quote_literal;
 
+/// First version with the view of extended statistics, and with combinations of values.
+pub(crate) const EXTENDED_VIEW_VERSION: u32 = 120_000;
 /// Relations of users.
 const USER_RELATIONS: &str = "n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'";
 
@@ -14,7 +17,9 @@ pub(crate) fn sizes() -> String {
          c.relpages, c.reltuples::float8 AS reltuples, c.relallvisible, am.amname AS method, \
          NULL::text AS metapage, \
          CASE WHEN am.amname = 'btree' THEN (SELECT sum(CASE WHEN t.typlen > 0 THEN t.typlen ELSE coalesce( \
-           (SELECT max(s.stawidth) FROM pg_statistic s WHERE s.starelid = i.indrelid AND s.staattnum = i.indkey[a.attnum - 1]), 32) END) \
+           (SELECT max(s.avg_width) FROM pg_stats s JOIN pg_class r ON r.oid = i.indrelid JOIN pg_attribute k ON k.attrelid = r.oid \
+            AND k.attnum = i.indkey[a.attnum - 1] WHERE s.schemaname = n.nspname AND s.tablename = r.relname \
+            AND s.attname = k.attname), 32) END) \
           FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid \
           WHERE a.attrelid = c.oid AND a.attnum > 0) END AS key_width \
          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
@@ -72,22 +77,60 @@ pub(crate) fn leading_columns() -> String {
     )
 }
 
-/// Data of extended statistics, for superusers.
+/// Data of extended statistics. From version 12 on, the view shows those whose columns the role may read.
 pub(crate) fn extended(version: u32) -> String {
-    let (inherited, mcv, data) = match version {
-        150_000.. => ("d.stxdinherit", "encode(d.stxdmcv::bytea, 'hex')", "d.stxd"),
-        120_000.. => ("false", "encode(d.stxdmcv::bytea, 'hex')", "d.stxd"),
-        _ => ("false", "NULL::text", "s.stx"),
-    };
-    let join = match version >= 120_000 {
-        true => "JOIN pg_statistic_ext_data d ON d.stxoid = s.oid",
-        false => "",
-    };
+    if version < EXTENDED_VIEW_VERSION {
+        return format!(
+            "SELECT row_to_json(x) FROM (SELECT n.nspname AS schema, s.stxname AS name, false AS inherited, \
+             encode(s.stxndistinct::bytea, 'hex') AS ndistinct, encode(s.stxdependencies::bytea, 'hex') AS dependencies, \
+             NULL AS combinations FROM pg_statistic_ext s JOIN pg_namespace n ON n.oid = s.stxnamespace \
+             WHERE {USER_RELATIONS} ORDER BY s.oid) x"
+        );
+    }
     format!(
-        "SELECT row_to_json(x) FROM (SELECT n.nspname AS schema, s.stxname AS name, {inherited} AS inherited, \
-         encode({data}ndistinct::bytea, 'hex') AS ndistinct, encode({data}dependencies::bytea, 'hex') AS dependencies, \
-         {mcv} AS mcv FROM pg_statistic_ext s JOIN pg_namespace n ON n.oid = s.stxnamespace {join} \
-         WHERE {USER_RELATIONS} ORDER BY s.oid) x"
+        "SELECT row_to_json(x) FROM (SELECT n.nspname AS schema, s.statistics_name AS name, \
+         coalesce((to_jsonb(s) ->> 'inherited')::boolean, false) AS inherited, \
+         encode(s.n_distinct::bytea, 'hex') AS ndistinct, encode(s.dependencies::bytea, 'hex') AS dependencies, \
+         (SELECT json_agg(json_build_object('values', to_json(s.most_common_vals) -> (i - 1)::int, \
+          'frequency', s.most_common_freqs[i], 'base_frequency', s.most_common_base_freqs[i]) ORDER BY i) \
+          FROM generate_series(1, array_length(s.most_common_freqs, 1)) i) AS combinations \
+         FROM pg_stats_ext s JOIN pg_namespace n ON n.nspname = s.statistics_schemaname \
+         WHERE {USER_RELATIONS} ORDER BY 1, 2, 3) x"
+    )
+}
+
+/// Columns that are not ordered as their type is: schema, relation, number, `COLLATE` clause, whether it is a tsvector.
+pub(crate) fn column_orders() -> String {
+    format!(
+        "SELECT n.nspname, c.relname, a.attnum, CASE WHEN a.attcollation NOT IN (0, 100) \
+         THEN (SELECT format('COLLATE %I.%I', cn.nspname, co.collname) FROM pg_collation co \
+          JOIN pg_namespace cn ON cn.oid = co.collnamespace WHERE co.oid = a.attcollation) END, \
+         a.atttypid = 'tsvector'::regtype \
+         FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE c.relkind IN ('r', 'm', 'i', 'p') AND a.attnum > 0 AND NOT a.attisdropped \
+         AND (a.attcollation NOT IN (0, 100) OR a.atttypid = 'tsvector'::regtype) AND {USER_RELATIONS}"
+    )
+}
+
+/// Types of values: name, whether its values are labels of the schema, type of a range's bounds.
+pub(crate) fn value_types(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| quote_literal(name)).collect();
+    format!(
+        "SELECT x, coalesce(e.typtype, t.typtype) = 'e', format_type(r.rngsubtype, NULL) \
+         FROM unnest(ARRAY[{}]::text[]) x JOIN pg_type t ON t.oid = x::regtype \
+         LEFT JOIN pg_type e ON t.typcategory = 'A' AND e.oid = t.typelem LEFT JOIN pg_range r ON r.rngtypid = t.oid",
+        names.join(", ")
+    )
+}
+
+/// Extended statistics: schema, name, and for each column as JSON whether its values are labels of the schema.
+pub(crate) fn extended_labels() -> String {
+    format!(
+        "SELECT n.nspname, s.stxname, (SELECT json_agg(b.typtype = 'e' ORDER BY k.place) \
+         FROM unnest(s.stxkeys::int2[]) WITH ORDINALITY AS k (number, place) \
+         JOIN pg_attribute a ON a.attrelid = s.stxrelid AND a.attnum = k.number JOIN pg_type t ON t.oid = a.atttypid \
+         JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END) \
+         FROM pg_statistic_ext s JOIN pg_namespace n ON n.oid = s.stxnamespace WHERE {USER_RELATIONS}"
     )
 }
 

@@ -8,6 +8,8 @@ use plans::PlanRisk;
 pub enum PlanCondition {
     /// The plan changed.
     Changed,
+    /// The plan changed, and does in every perturbed copy of the statistics.
+    StableChange,
     /// The statement is refused after, and was planned before.
     Error,
     /// [`PlanRisk::SequentialScan`]
@@ -16,6 +18,8 @@ pub enum PlanCondition {
     LostIndex,
     /// [`PlanRisk::LostPruning`]
     LostPruning,
+    /// A new nested loop is another join in a perturbed copy of the statistics.
+    NestedLoop,
     /// [`PlanRisk::Jit`]
     Jit,
     /// The estimated cost grows by more than this factor.
@@ -23,12 +27,14 @@ pub enum PlanCondition {
 }
 
 /// Conditions without a number, by name.
-const NAMED: [(&str, PlanCondition); 6] = [
+const NAMED: [(&str, PlanCondition); 8] = [
     ("changed", PlanCondition::Changed),
+    ("stable-change", PlanCondition::StableChange),
     ("error", PlanCondition::Error),
     ("sequential-scan", PlanCondition::SequentialScan),
     ("lost-index", PlanCondition::LostIndex),
     ("lost-pruning", PlanCondition::LostPruning),
+    ("nested-loop", PlanCondition::NestedLoop),
     ("jit", PlanCondition::Jit),
 ];
 
@@ -76,6 +82,14 @@ impl std::fmt::Display for PlanCondition {
 }
 
 impl PlanCondition {
+    /// Whether it is decided with perturbed copies of the statistics.
+    pub fn needs_perturbation(&self) -> bool {
+        matches!(
+            self,
+            PlanCondition::StableChange | PlanCondition::NestedLoop
+        )
+    }
+
     /// Finds the statements for which it holds.
     pub(super) fn check(&self, statements: &[CheckedStatement]) -> ConditionHolds {
         let holding = statements.iter().filter(|one| self.holds(one));
@@ -92,6 +106,8 @@ impl PlanCondition {
         let risk = |test: &dyn Fn(&PlanRisk) -> bool| any(&|pair| pair.risks.iter().any(test));
         match self {
             PlanCondition::Changed => statement.verdict == PlanVerdict::Changed,
+            PlanCondition::StableChange => any(&PlanPair::is_stable_change),
+            PlanCondition::NestedLoop => any(&PlanPair::is_uncertain_nested_loop),
             PlanCondition::Error => statement.verdict == PlanVerdict::Error,
             PlanCondition::SequentialScan => {
                 risk(&|risk| matches!(risk, PlanRisk::SequentialScan { .. }))

@@ -2,6 +2,7 @@
 
 mod conditions;
 mod examples;
+mod perturbed;
 mod result;
 mod side;
 
@@ -21,9 +22,11 @@ use crate::notes;
 
 pub use conditions::PlanCondition;
 use examples::CheckedExamples;
+use perturbed::compare_copies;
 pub use result::{
-    CheckedSide, CheckedStatement, ConditionHolds, Coverage, Limitation, LimitedSide, PlanCheck,
-    PlanPair, PlanValues, PlanVerdict, PlannerSource, UncheckedStatement,
+    CheckedSide, CheckedStatement, ConditionHolds, Coverage, Limitation, LimitedSide,
+    PerturbedPlans, PlanCheck, PlanPair, PlanValues, PlanVerdict, PlannerSource,
+    UncheckedStatement,
 };
 use side::{SidePlans, plan_side};
 
@@ -52,6 +55,8 @@ pub struct PlanCheckRequest<'a> {
     pub find: FindInstallation,
     /// Whether values are shown.
     pub literals: Literals,
+    /// Number of perturbed copies of the statistics, with which all statements are planned again.
+    pub perturbed_copies: u32,
     /// Conditions of the user.
     pub conditions: &'a [PlanCondition],
 }
@@ -109,7 +114,8 @@ pub fn check_plans(
                         side,
                         (export, chosen),
                         (installation, dirs),
-                        (literals, interrupt),
+                        (literals, request.perturbed_copies),
+                        interrupt,
                     )
                 })
             })
@@ -138,14 +144,22 @@ fn assemble(
     let mut statements = Vec::new();
     let mut unchecked = chosen.unchecked;
     let outcomes = before.outcomes.into_iter().zip(after.outcomes);
-    for (statement, (befores, afters)) in chosen.statements.into_iter().zip(outcomes) {
+    let copies = || before.perturbed.iter().zip(&after.perturbed);
+    for (at, (statement, (befores, afters))) in
+        chosen.statements.into_iter().zip(outcomes).enumerate()
+    {
         let pairs: Vec<PlanPair> = statement
             .tasks
             .iter()
             .zip(befores.into_iter().zip(afters))
-            .filter_map(|(task, (one, other))| {
+            .enumerate()
+            .filter_map(|(task_at, (task, (one, other)))| {
                 let sides = (one?, other?);
-                Some(pair(task.values(), sides))
+                let copies: Vec<_> = copies()
+                    .map(|(one, other)| (one[at][task_at].as_ref(), other[at][task_at].as_ref()))
+                    .collect();
+                let perturbed = compare_copies((&sides.0, &sides.1), &copies);
+                Some(pair(task.values(), sides, perturbed))
             })
             .collect();
         let checked = CheckedStatement::new(&statement, pairs);
@@ -177,15 +191,45 @@ fn assemble(
             (export, own),
             &before.left_out,
             &after.left_out,
-            chosen.note,
+            [
+                chosen.note.map(|note| ("database", note)),
+                mask_note(workload, export).map(|note| ("masking", note)),
+            ],
         ),
         statements,
         unchecked,
+        perturbed_copies: request.perturbed_copies,
         conditions,
     }
 }
 
-fn pair(values: PlanValues, (before, after): (PlanSide, PlanSide)) -> PlanPair {
+/// Returns the difference between the masking of the workload and that of the export, if there is one.
+fn mask_note(workload: &WorkloadReader, export: &PlannerExport) -> Option<String> {
+    let masks = &workload.info().masked;
+    let keys: Vec<&str> = masks.iter().map(|note| note.key.as_str()).collect();
+    const EFFECT: &str = "so its values are not those of the statistics, and estimates differ";
+    match (&export.mask_key, &keys[..]) {
+        (None, []) => None,
+        (Some(key), [only]) if key == only => None,
+        (Some(key), []) => Some(format!(
+            "the export is masked with the key {key} and the workload is not, {EFFECT}; mask the workload with the same key"
+        )),
+        (Some(key), _) => Some(format!(
+            "the export is masked with the key {key} and the workload with {}, {EFFECT}; mask both with the same key",
+            keys.join(" and ")
+        )),
+        (None, _) => Some(format!(
+            "the workload is masked with the key {} and the export is not, {EFFECT}; export with --mask and the same key",
+            keys.join(" and ")
+        )),
+    }
+}
+
+fn pair(
+    values: PlanValues,
+    (before, after): (PlanSide, PlanSide),
+    perturbed: Option<PerturbedPlans>,
+) -> PlanPair {
     let both = before.plan().zip(after.plan());
     let comparison = both.map(|(one, other)| compare_plans(one, other));
     let risks = match (both, &comparison) {
@@ -204,6 +248,7 @@ fn pair(values: PlanValues, (before, after): (PlanSide, PlanSide)) -> PlanPair {
         cost_after,
         cost_ratio,
         risks,
+        perturbed,
         plans: StatementPlans {
             before,
             after,
@@ -217,7 +262,7 @@ fn limitations(
     (export, own): (&PlannerExport, &[Option<PlannerExport>; 2]),
     before: &[planner_copy::NotRestored],
     after: &[planner_copy::NotRestored],
-    note: Option<String>,
+    notes: [Option<(&str, String)>; 2],
 ) -> Vec<Limitation> {
     let mut known = BTreeSet::new();
     let exported = export.not_exported.iter();
@@ -231,13 +276,14 @@ fn limitations(
     let restored = restored
         .into_iter()
         .flat_map(|(side, all)| all.iter().map(move |one| (side, &one.subject, &one.reason)));
-    let mut limits: Vec<Limitation> = note
-        .map(|reason| Limitation {
+    let mut limits: Vec<Limitation> = notes
+        .into_iter()
+        .flatten()
+        .map(|(subject, reason)| Limitation {
             side: LimitedSide::Export,
-            subject: "database".to_owned(),
+            subject: subject.to_owned(),
             reason,
         })
-        .into_iter()
         .collect();
     for (side, subject, reason) in exported.chain(of_side).chain(restored) {
         if known.insert((subject.clone(), reason.clone())) {

@@ -30,6 +30,8 @@ pub struct PlanCheck {
     pub statements: Vec<CheckedStatement>,
     /// Statements that could not be checked.
     pub unchecked: Vec<UncheckedStatement>,
+    /// Number of perturbed copies of the statistics.
+    pub perturbed_copies: u32,
     /// Conditions of the user.
     pub conditions: Vec<ConditionHolds>,
 }
@@ -150,8 +152,30 @@ pub struct PlanPair {
     pub cost_ratio: Option<f64>,
     /// Changes that often make a statement slower.
     pub risks: Vec<PlanRisk>,
+    /// Plans with perturbed statistics; `null` unless both sides have a plan and perturbations were requested.
+    pub perturbed: Option<PerturbedPlans>,
     /// The plans and their differences.
     pub plans: StatementPlans,
+}
+
+/// Plans of a statement with perturbed copies of the statistics.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct PerturbedPlans {
+    /// Number of copies in which both sides have a plan.
+    pub copies: u64,
+    /// Number of them in which the plan changes between the sides.
+    pub changed: u64,
+    /// Number of them in which the plan before differs from that with the exported statistics.
+    pub other_before: u64,
+    /// The same of the plan after.
+    pub other_after: u64,
+    /// Number of them in which the plan after has fewer nested loops than with the exported statistics. It is 0 unless that
+    /// plan has more of them than the plan before.
+    pub lost_nested_loops: u64,
+    /// Smallest ratio of the costs over the copies and the exported statistics.
+    pub cost_ratio_min: Option<f64>,
+    /// Largest such ratio.
+    pub cost_ratio_max: Option<f64>,
 }
 
 /// Values for which a statement was planned.
@@ -284,6 +308,24 @@ impl CheckedStatement {
 }
 
 impl PlanPair {
+    /// Whether the plan changes, with the exported statistics and with every perturbed copy.
+    pub fn is_stable_change(&self) -> bool {
+        let in_all = |found: &PerturbedPlans| found.copies > 0 && found.changed == found.copies;
+        self.verdict() == PlanVerdict::Changed && self.perturbed.as_ref().is_some_and(in_all)
+    }
+
+    /// Whether the plan is the same with the exported statistics, and changes with a perturbed copy.
+    pub fn is_unstable_same(&self) -> bool {
+        let in_one = |found: &PerturbedPlans| found.changed > 0;
+        self.verdict() == PlanVerdict::Same && self.perturbed.as_ref().is_some_and(in_one)
+    }
+
+    /// Whether the plan after has a new nested loop that a perturbed copy replaces by another join.
+    pub fn is_uncertain_nested_loop(&self) -> bool {
+        let is_lost = |found: &PerturbedPlans| found.lost_nested_loops > 0;
+        self.perturbed.as_ref().is_some_and(is_lost)
+    }
+
     /// Returns the verdict on this pair.
     pub fn verdict(&self) -> PlanVerdict {
         match (self.plans.before.plan(), self.plans.after.plan()) {

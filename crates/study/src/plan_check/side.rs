@@ -20,6 +20,8 @@ pub(super) struct SidePlans {
     pub(super) version: String,
     /// Plans of each statement's tasks; `None` if the version has no such plan.
     pub(super) outcomes: Vec<Vec<Option<PlanSide>>>,
+    /// The same with each perturbed copy of the statistics.
+    pub(super) perturbed: Vec<Vec<Vec<Option<PlanSide>>>>,
     /// Parts of the export that the server does not have.
     pub(super) left_out: Vec<NotRestored>,
 }
@@ -29,7 +31,8 @@ pub(super) fn plan_side(
     side: &SideRequest,
     (export, chosen): (&PlannerExport, &CheckedExamples),
     (installation, dirs): (&Installation, &Dirs),
-    (literals, interrupt): (Literals, &Interrupt),
+    (literals, copies): (Literals, u32),
+    interrupt: &Interrupt,
 ) -> Result<SidePlans, Failure> {
     let mut change = |target: &Target| match &side.change {
         Some(script) => script.apply(target).map_err(|error| error.to_string()),
@@ -50,17 +53,21 @@ pub(super) fn plan_side(
         literals,
         open: Vec::new(),
     };
-    let mut outcomes = Vec::new();
-    for statement in &chosen.statements {
+    let outcomes = planner.plan_all(chosen, interrupt);
+    let mut perturbed = Vec::new();
+    for copy in 1..=copies {
         if interrupt.is_requested() {
             break;
         }
-        let plans = statement.tasks.iter().map(|task| planner.plan(task));
-        outcomes.push(plans.collect());
+        server.perturb(export, copy)?;
+        // Plans of prepared statements are cached by session.
+        planner.open.clear();
+        perturbed.push(planner.plan_all(chosen, interrupt));
     }
     Ok(SidePlans {
         version: installation.version.clone(),
         outcomes,
+        perturbed,
         left_out: std::mem::take(&mut server.left_out),
     })
 }
@@ -74,6 +81,23 @@ struct SidePlanner<'a> {
 }
 
 impl<'a> SidePlanner<'a> {
+    /// Plans all examples of all statements.
+    fn plan_all(
+        &mut self,
+        chosen: &CheckedExamples,
+        interrupt: &Interrupt,
+    ) -> Vec<Vec<Option<PlanSide>>> {
+        let mut outcomes = Vec::new();
+        for statement in &chosen.statements {
+            if interrupt.is_requested() {
+                break;
+            }
+            let plans = statement.tasks.iter().map(|task| self.plan(task));
+            outcomes.push(plans.collect());
+        }
+        outcomes
+    }
+
     fn plan(&mut self, task: &PlanTask) -> Option<PlanSide> {
         let login = self.login(&task.example);
         let literals = self.literals;

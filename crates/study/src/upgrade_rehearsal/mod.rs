@@ -315,6 +315,7 @@ fn compare_plans(
         },
         find: request.find,
         literals: request.literals,
+        perturbed_copies: 0,
         conditions: &[],
     };
     check_plans(&check, whole, interrupt)

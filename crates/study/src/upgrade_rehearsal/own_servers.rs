@@ -85,7 +85,7 @@ pub(super) fn prepare(
     for (side, server) in SIDES.into_iter().zip([request.from, target]) {
         let planner = request.output.join(format!("{side}.planner"));
         if !planner.exists() {
-            export_planner(&catalogue(place, server), &planner)?;
+            export_planner(&catalogue(place, server), &planner, None)?;
         }
         planners.push(planner);
     }

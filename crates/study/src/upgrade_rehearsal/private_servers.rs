@@ -91,6 +91,6 @@ fn make_old(
     let target = server_target(&named.endpoint, &plan.database)?;
     run_shell_command(&copy.load_command(CopySide::Old), &target, "the restore")?;
     let _ = std::fs::remove_file(planner);
-    export_planner(&target, planner)?;
+    export_planner(&target, planner, None)?;
     Ok(())
 }

@@ -78,6 +78,14 @@ impl Mask {
         self.keep_statements.push(pattern);
     }
 
+    /// Returns the replacement of a value in text form, as that of a parameter without a type. The elements of an array
+    /// are replaced one by one.
+    pub fn replace(&self, text: &str) -> String {
+        let mut masked = String::with_capacity(text.len());
+        self.mask_value(text, &mut masked);
+        masked
+    }
+
     /// The key.
     pub fn key(&self) -> &MaskKey {
         &self.key

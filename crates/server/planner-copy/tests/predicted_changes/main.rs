@@ -155,7 +155,7 @@ fn changes_of_plans_on_copies_are_those_on_servers_with_the_data() {
     let (_new, mut new_client) = full_server(18, target);
     let url = old.endpoint().url("postgres");
     let begun = std::time::Instant::now();
-    let exported = export(&Target::parse(&url, |_| None).unwrap(), &login()).unwrap();
+    let exported = export(&Target::parse(&url, |_| None).unwrap(), &login(), None).unwrap();
     println!("export: {:?}", begun.elapsed());
     let dirs = Dirs::from_environment().unwrap();
     let copy = |installation: &Installation, change: &'static str| {

@@ -1,0 +1,362 @@
+//! Masked values in statistics.
+//!
+//! Each value gets the replacement that the workload's masking gives it, so that a masked constant equals the same most
+//! common value. Lists that the planner searches by order (histograms, elements of arrays, ends of indexes) are sorted
+//! again by the exported server, which has the types and collations. Shares, numbers of distinct values and correlations
+//! stay.
+
+use std::collections::HashMap;
+
+use crate::document::StatisticsSlot;
+use crate::error::PlannerCopyError;
+use crate::exporter::Exporter;
+use crate::quoting::quote_literal;
+use crate::range_text;
+use crate::statistics_queries;
+
+/// Replacement of values, with a key.
+pub struct ValueMask<'a> {
+    /// Fingerprint of the key.
+    pub key: String,
+    /// Returns the replacement of a value in text form, or of the text of an array.
+    pub replace: &'a dyn Fn(&str) -> String,
+}
+
+/// Number of lists that one query sorts.
+const BATCH: usize = 50;
+
+/// Kinds of slots (`pg_statistic.h`).
+mod kind {
+    pub(super) const MOST_COMMON: i16 = 1;
+    pub(super) const HISTOGRAM: i16 = 2;
+    pub(super) const CORRELATION: i16 = 3;
+    pub(super) const ELEMENTS: i16 = 4;
+    pub(super) const ELEMENT_COUNTS: i16 = 5;
+    pub(super) const RANGE_LENGTHS: i16 = 6;
+    pub(super) const RANGE_BOUNDS: i16 = 7;
+}
+
+/// Place of masked values in the export.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    /// Column and slot.
+    Slot(usize, usize),
+    /// Smallest and largest value of a column.
+    Ends(usize),
+}
+
+/// Query that orders the masked values of one place: two texts.
+struct Ordering {
+    place: Place,
+    sql: String,
+}
+
+/// Facts about columns and types.
+#[derive(Default)]
+struct TypeFacts {
+    /// `COLLATE` clause of a column, if it differs from that of the type; by schema, relation and number.
+    collations: HashMap<(String, String, i16), String>,
+    /// Columns of the type tsvector, whose elements have an order of their own.
+    text_search: Vec<(String, String, i16)>,
+    /// Type's name: whether its values are labels of the schema, and the type of a range's bounds.
+    types: HashMap<String, (bool, Option<String>)>,
+}
+
+/// Masks all values of the export's statistics. Values for which the server refuses the replacement are left out, and
+/// listed in the export.
+pub(crate) fn mask_statistics(
+    exporter: &mut Exporter<'_>,
+    mask: &ValueMask<'_>,
+) -> Result<(), PlannerCopyError> {
+    let facts = read_facts(exporter)?;
+    let mut orderings = Vec::new();
+    let mut unknown = Vec::new();
+    for at in 0..exporter.export.statistics.len() {
+        let column = &exporter.export.statistics[at];
+        let key = (
+            column.schema.clone(),
+            column.relation.clone(),
+            column.number,
+        );
+        let collation = facts.collations.get(&key).map_or("", String::as_str);
+        let is_text_search = facts.text_search.contains(&key);
+        for (slot_at, slot) in column.slots.iter().enumerate() {
+            let place = Place::Slot(at, slot_at);
+            match slot_query(slot, &facts, mask, (collation, is_text_search)) {
+                SlotQuery::Unchanged => {}
+                SlotQuery::Unknown => unknown.push(place),
+                SlotQuery::Order(sql) => orderings.push(Ordering { place, sql }),
+            }
+        }
+        if let Some(sql) = ends_query(column, &facts, mask, collation) {
+            let place = Place::Ends(at);
+            orderings.push(Ordering { place, sql });
+        }
+    }
+    let mut removed = unknown;
+    for batch in orderings.chunks(BATCH) {
+        removed.extend(order(exporter, batch)?);
+    }
+    remove(exporter, removed);
+    mask_combinations(exporter, mask)
+}
+
+fn read_facts(exporter: &mut Exporter<'_>) -> Result<TypeFacts, PlannerCopyError> {
+    let mut facts = TypeFacts::default();
+    for row in exporter.query("collations", &statistics_queries::column_orders())? {
+        let [
+            Some(schema),
+            Some(relation),
+            Some(number),
+            collation,
+            Some(is_text_search),
+        ] = &row[..]
+        else {
+            continue;
+        };
+        let key = (
+            schema.clone(),
+            relation.clone(),
+            number.parse().unwrap_or(0),
+        );
+        if is_text_search == "t" {
+            facts.text_search.push(key.clone());
+        }
+        if let Some(collation) = collation {
+            facts.collations.insert(key, collation.clone());
+        }
+    }
+    let slots = exporter.export.statistics.iter().flat_map(|one| &one.slots);
+    let mut names: Vec<&str> = slots
+        .filter_map(|slot| slot.value_type.as_deref())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() {
+        return Ok(facts);
+    }
+    let sql = statistics_queries::value_types(&names);
+    for row in exporter.query("types", &sql)? {
+        if let [Some(name), Some(is_label), subtype] = &row[..] {
+            let known = (is_label == "t", subtype.clone());
+            facts.types.insert(name.clone(), known);
+        }
+    }
+    Ok(facts)
+}
+
+enum SlotQuery {
+    /// It has no values of people.
+    Unchanged,
+    /// Its contents are unknown.
+    Unknown,
+    /// Query for the ordered values, and for the numbers if they move.
+    Order(String),
+}
+
+fn slot_query(
+    slot: &StatisticsSlot,
+    facts: &TypeFacts,
+    mask: &ValueMask<'_>,
+    (collation, is_text_search): (&str, bool),
+) -> SlotQuery {
+    let order = match slot.kind {
+        kind::CORRELATION | kind::ELEMENT_COUNTS => return SlotQuery::Unchanged,
+        kind::MOST_COMMON..=kind::RANGE_BOUNDS => slot.kind,
+        // Extensions write numbers, such as borders of areas, which are data.
+        _ => return SlotQuery::Unknown,
+    };
+    let (Some(values), Some(value_type)) = (&slot.values, &slot.value_type) else {
+        return SlotQuery::Unchanged;
+    };
+    let Some((is_label, subtype)) = facts.types.get(value_type) else {
+        return SlotQuery::Unknown;
+    };
+    if *is_label {
+        return SlotQuery::Unchanged;
+    }
+    if order == kind::RANGE_BOUNDS {
+        let bounds = subtype.as_ref().and_then(|subtype| {
+            let bounds = range_text::bounds(values)?;
+            Some(range_query(value_type, subtype, bounds, mask))
+        });
+        return bounds.map_or(SlotQuery::Unknown, SlotQuery::Order);
+    }
+    let key = match order {
+        // The cast refuses a replacement that is no value of the type.
+        kind::MOST_COMMON => format!("o, v::{value_type}"),
+        // `compare_lexeme_textfreq` in `ts_selfuncs.c`.
+        kind::ELEMENTS if is_text_search => {
+            "octet_length(v), v COLLATE pg_catalog.\"C\"".to_owned()
+        }
+        kind::RANGE_LENGTHS => format!("v::{value_type}"),
+        _ => format!("v::{value_type} {collation}"),
+    };
+    let numbers = match (&slot.numbers, order) {
+        // One for each element; those after them are of the whole column.
+        (Some(numbers), kind::ELEMENTS) => {
+            let numbers = format!("({}::real[])", quote_literal(numbers));
+            format!(
+                "(array_agg({numbers}[o] ORDER BY {key}) || {numbers}[(count(*) + 1)::int:])::text"
+            )
+        }
+        _ => "NULL::text".to_owned(),
+    };
+    let masked = quote_literal(&(mask.replace)(values));
+    SlotQuery::Order(format!(
+        "array_agg(v ORDER BY {key})::text, {numbers} FROM unnest({masked}::text[]) WITH ORDINALITY AS t (v, o)"
+    ))
+}
+
+/// Returns the query for the bounds of ranges. Lower and upper bounds are two ascending lists (`compute_range_stats`).
+fn range_query(
+    value_type: &str,
+    subtype: &str,
+    bounds: Vec<range_text::Bounds>,
+    mask: &ValueMask<'_>,
+) -> String {
+    let literal = |value: &Option<String>| match value {
+        Some(value) => quote_literal(&(mask.replace)(value)),
+        None => "NULL".to_owned(),
+    };
+    let list = |values: Vec<String>, order: &str| {
+        format!(
+            "(SELECT array_agg(v::{subtype} ORDER BY v::{subtype} {order}) FROM unnest(ARRAY[{}]::text[]) v)",
+            values.join(", ")
+        )
+    };
+    let lower = bounds.iter().map(|(lower, _)| literal(lower)).collect();
+    let upper = bounds.iter().map(|(_, upper)| literal(upper)).collect();
+    format!(
+        "array_agg(CASE WHEN l[i] > u[i] THEN {value_type}(u[i], l[i], '[]') ELSE {value_type}(l[i], u[i], '[]') END ORDER BY i)::text, \
+         NULL::text FROM (SELECT {} AS l, {} AS u) AS bounds, generate_series(1, {}) AS i",
+        list(lower, "NULLS FIRST"),
+        list(upper, "NULLS LAST"),
+        bounds.len()
+    )
+}
+
+/// Returns the query for the smallest and the largest value of a column: of its masked ends and its masked histogram.
+fn ends_query(
+    column: &crate::document::ColumnStatistics,
+    facts: &TypeFacts,
+    mask: &ValueMask<'_>,
+    collation: &str,
+) -> Option<String> {
+    let (low, high) = column.range.as_ref()?;
+    let mut slots = column.slots.iter();
+    let histogram = slots.find(|slot| slot.kind == kind::HISTOGRAM)?;
+    let (values, value_type) = (histogram.values.as_ref()?, histogram.value_type.as_ref()?);
+    if facts.types.get(value_type)?.0 {
+        return None;
+    }
+    let [low, high] = [low, high].map(|end| quote_literal(&(mask.replace)(end)));
+    let masked = quote_literal(&(mask.replace)(values));
+    let key = format!("v::{value_type} {collation}");
+    Some(format!(
+        "(array_agg(v ORDER BY {key}))[1], (array_agg(v ORDER BY {key} DESC))[1] \
+         FROM unnest({masked}::text[] || ARRAY[{low}, {high}]::text[]) v"
+    ))
+}
+
+/// Orders a batch of lists, and returns the places whose replacements the server refuses.
+fn order(exporter: &mut Exporter<'_>, batch: &[Ordering]) -> Result<Vec<Place>, PlannerCopyError> {
+    let queries: Vec<String> = (0..)
+        .zip(batch)
+        .map(|(at, one)| format!("(SELECT {at}, {})", one.sql))
+        .collect();
+    let Ok(rows) = exporter.attempt(&queries.join(" UNION ALL "))? else {
+        if let [one] = batch {
+            return Ok(vec![one.place]);
+        }
+        let mut refused = Vec::new();
+        for one in batch.chunks(1) {
+            refused.extend(order(exporter, one)?);
+        }
+        return Ok(refused);
+    };
+    for row in rows {
+        let [Some(at), first, second] = &row[..] else {
+            continue;
+        };
+        let Some(one) = at.parse().ok().and_then(|at: usize| batch.get(at)) else {
+            continue;
+        };
+        match one.place {
+            Place::Slot(column, slot) => {
+                let slot = &mut exporter.export.statistics[column].slots[slot];
+                slot.values.clone_from(first);
+                if second.is_some() {
+                    slot.numbers.clone_from(second);
+                }
+            }
+            Place::Ends(column) => {
+                exporter.export.statistics[column].range = first.clone().zip(second.clone());
+            }
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Removes values that are not masked.
+fn remove(exporter: &mut Exporter<'_>, mut places: Vec<Place>) {
+    // The last slot first, so that numbers of slots stay.
+    places.sort_by_key(|place| match place {
+        Place::Slot(_, slot) => std::cmp::Reverse(*slot),
+        Place::Ends(_) => std::cmp::Reverse(0),
+    });
+    for place in places {
+        let (column, part) = match place {
+            Place::Slot(column, slot) => {
+                let column = &mut exporter.export.statistics[column];
+                let slot = column.slots.remove(slot);
+                (column, format!("statistics of the kind {}", slot.kind))
+            }
+            Place::Ends(column) => {
+                let column = &mut exporter.export.statistics[column];
+                column.range = None;
+                (column, "smallest and largest value".to_owned())
+            }
+        };
+        let name = column.describe();
+        exporter.not_exported(
+            format!("{part} of {name}"),
+            "a masked value is no value of the type, or masking does not know this kind",
+        );
+    }
+}
+
+/// Masks the combinations of extended statistics.
+fn mask_combinations(
+    exporter: &mut Exporter<'_>,
+    mask: &ValueMask<'_>,
+) -> Result<(), PlannerCopyError> {
+    if exporter.export.extended_statistics.is_empty() {
+        return Ok(());
+    }
+    let mut labels: HashMap<(String, String), Vec<bool>> = HashMap::new();
+    let rows = exporter.query(
+        "types of extended statistics",
+        &statistics_queries::extended_labels(),
+    )?;
+    for row in rows {
+        if let [Some(schema), Some(name), Some(flags)] = &row[..] {
+            let flags = serde_json::from_str(flags).unwrap_or_default();
+            labels.insert((schema.clone(), name.clone()), flags);
+        }
+    }
+    for one in &mut exporter.export.extended_statistics {
+        let key = (one.schema.clone(), one.name.clone());
+        let are_labels = labels.get(&key).map_or(&[][..], Vec::as_slice);
+        for item in one.combinations.iter_mut().flatten() {
+            for (dimension, value) in item.values.iter_mut().enumerate() {
+                if are_labels.get(dimension) != Some(&true)
+                    && let Some(text) = value
+                {
+                    *text = (mask.replace)(text);
+                }
+            }
+        }
+    }
+    Ok(())
+}
