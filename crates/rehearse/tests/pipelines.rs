@@ -4,6 +4,9 @@
 //! The script takes psql. Where there is none and REHEARSE_TEST_PSQL is not set, as it is in CI, that
 //! test is left out, and says so.
 
+#[path = "pipelines/plans_examples.rs"]
+mod plans_examples;
+
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
