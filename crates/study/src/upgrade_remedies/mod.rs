@@ -15,6 +15,8 @@ mod candidates;
 mod plan_advice;
 mod result;
 mod server_state;
+#[cfg(test)]
+mod tests;
 mod trial;
 
 use std::collections::{HashMap, HashSet};
@@ -44,7 +46,8 @@ pub use result::{
 };
 use server_state::ServerState;
 use trial::{
-    Baseline, MeasuredSets, is_better, is_restored, is_worse, may_be_worse, measure, try_candidate,
+    Baseline, Effect, MeasuredSets, effect, is_risk_only, is_worse, may_be_worse, measure,
+    try_candidate,
 };
 
 /// First version in which a prepared statement can be planned for any values on request.
@@ -140,6 +143,7 @@ pub(crate) fn search_remedies(
         named: request.named,
         chosen: Vec::new(),
         trials: HashMap::new(),
+        risks: Vec::new(),
     };
     let mut examined: Vec<(StatementText, Vec<Example>)> = Vec::new();
     let mut result = RemedySearchResult::default();
@@ -164,6 +168,7 @@ pub(crate) fn search_remedies(
     for (text, sets) in examined {
         result.plans.extend(servers.expected_plans(&text, &sets));
     }
+    result.notes.append(&mut servers.risks);
     if left_out > 0 {
         result.notes.push(format!(
             "the time for the search of remedies was over before {left_out} statements; give more with --within"
@@ -235,6 +240,8 @@ struct Servers<'a> {
     chosen: Vec<RegressionRemedy>,
     /// Statements with the effect of a statement's own remedy in a transaction.
     trials: HashMap<Fingerprint, Vec<String>>,
+    /// Statements that read more blocks in about the same time, and have no remedy, in sentences.
+    risks: Vec<String>,
 }
 
 impl Servers<'_> {
@@ -333,6 +340,15 @@ impl Servers<'_> {
         if let Some(trial) = self.try_candidates(states, &baseline, &mut found) {
             self.trials.insert(text.fingerprint, trial);
         }
+        let is_risk = sign == RegressionSign::Work && is_risk_only(old_work, new_work);
+        if found.remedy.is_none() && is_risk {
+            self.risks.push(format!(
+                "with another plan, a statement reads {:.0} blocks, and {:.0} on the old server, in about the same time; it may be \
+                 slower if they are not in memory: {}",
+                new_work.blocks, old_work.blocks, text.sql
+            ));
+            return Ok(None);
+        }
         if found.remedy.is_none() && found.note.is_none() {
             let note = match found.tried.is_empty() {
                 true => "The servers do not differ in anything that affects its plan.",
@@ -377,7 +393,7 @@ impl Servers<'_> {
         baseline: &Baseline<'_>,
         found: &mut UpgradeRegression,
     ) -> Option<Vec<String>> {
-        let (old, new) = (baseline.old.work(), baseline.new.work());
+        let (old, new) = baseline.works();
         let newly_compiled =
             baseline.new.compilation_ms() > 0.0 && baseline.old.compilation_ms() == 0.0;
         let plan_of = |measured: &MeasuredSets| measured.times[baseline.new.slowest()].plan.clone();
@@ -397,11 +413,13 @@ impl Servers<'_> {
                 break;
             }
             let tried = try_candidate(&mut self.new.connection, &candidate, baseline);
-            let work = tried.work;
+            let (work, has_old_plan) = (tried.work, tried.has_old_plan);
             found.tried.push(tried);
-            let Some(work) = work.filter(|work| is_better(new, *work)) else {
+            let Some(work) = work else { continue };
+            let effect = effect((old, new), work, has_old_plan);
+            if effect == Effect::Useless {
                 continue;
-            };
+            }
             let left = match new.blocks > 1.15 * old.blocks {
                 true => work.blocks / new.blocks.max(1.0),
                 false => work.ms / new.ms.max(f64::MIN_POSITIVE),
@@ -409,7 +427,7 @@ impl Servers<'_> {
             if best.as_ref().is_none_or(|(least, ..)| left < 0.85 * least) {
                 best = Some((left, candidate, work));
             }
-            if is_restored(old, new, work) {
+            if effect == Effect::Restored {
                 break;
             }
         }

@@ -121,23 +121,41 @@ fn has_more_blocks(old: TrialWork, new: TrialWork) -> bool {
     new.blocks > 1.15 * old.blocks + BLOCKS_NOISE
 }
 
-/// Whether the work with a candidate is that of the old server. Blocks decide if they differ, since they do not depend on
-/// the machine.
-pub(super) fn is_restored(old: TrialWork, new: TrialWork, with: TrialWork) -> bool {
-    match has_more_blocks(old, new) {
-        true => {
-            with.blocks <= 1.1 * old.blocks + BLOCKS_NOISE && with.ms <= 1.2 * new.ms + MS_NOISE
-        }
-        false => with.ms <= (old.ms + 0.3 * (new.ms - old.ms)).max(old.ms + MS_NOISE / 2.0),
-    }
+/// Whether a statement reads more blocks in about the same time. It is a risk only: with a cold cache, the time may differ.
+pub(super) fn is_risk_only(old: TrialWork, new: TrialWork) -> bool {
+    has_more_blocks(old, new) && new.ms <= 1.2 * old.ms + MS_NOISE / 5.0
 }
 
-/// Whether a candidate helps clearly.
-pub(super) fn is_better(new: TrialWork, with: TrialWork) -> bool {
+/// Effect of a candidate on the work of a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// The work is that of the old server.
+    Restored,
+    /// The work is clearly less than without it.
+    Better,
+    /// The work is not clearly less.
+    Useless,
+}
+
+/// Compares the work with a candidate to that without it. Blocks decide if they differ, since they do not depend on the
+/// machine. The plan of the old server with its blocks is accepted in any time.
+pub(super) fn effect(
+    (old, new): (TrialWork, TrialWork),
+    with: TrialWork,
+    has_old_plan: bool,
+) -> Effect {
+    let more_time = with.ms > 1.2 * new.ms + MS_NOISE;
+    let is_restored = match has_more_blocks(old, new) {
+        true => with.blocks <= 1.1 * old.blocks + BLOCKS_NOISE && (has_old_plan || !more_time),
+        false => with.ms <= (old.ms + 0.3 * (new.ms - old.ms)).max(old.ms + MS_NOISE / 2.0),
+    };
     let less_blocks = with.blocks + BLOCKS_NOISE < new.blocks / 1.15;
     let less_time = with.ms < 0.85 * new.ms - MS_NOISE / 5.0;
-    let more_time = with.ms > 1.2 * new.ms + MS_NOISE;
-    less_time || less_blocks && !more_time
+    match (is_restored, less_time || less_blocks && !more_time) {
+        (true, _) => Effect::Restored,
+        (false, true) => Effect::Better,
+        (false, false) => Effect::Useless,
+    }
 }
 
 /// Statement as it was measured on both servers.
@@ -145,6 +163,13 @@ pub(super) struct Baseline<'a> {
     pub(super) old: &'a MeasuredSets,
     pub(super) new: &'a MeasuredSets,
     pub(super) mode: PlanningMode,
+}
+
+impl Baseline<'_> {
+    /// Returns the work on the old and on the new server.
+    pub(super) fn works(&self) -> (TrialWork, TrialWork) {
+        (self.old.work(), self.new.work())
+    }
 }
 
 /// Executes the statement with a candidate.
@@ -170,11 +195,10 @@ pub(super) fn try_candidate(
             let work = measured.work();
             tried.work = Some(work);
             tried.has_old_plan = measured.shapes() == baseline.old.shapes();
-            let (old, new) = (baseline.old.work(), baseline.new.work());
-            let text = match (is_restored(old, new, work), is_better(new, work)) {
-                (true, _) => "The statement does the work of the old server.",
-                (false, true) => "The statement is faster, but not as on the old server.",
-                (false, false) => "It does not help.",
+            let text = match effect(baseline.works(), work, tried.has_old_plan) {
+                Effect::Restored => "The statement does the work of the old server.",
+                Effect::Better => "The statement is faster, but not as on the old server.",
+                Effect::Useless => "It does not help.",
             };
             text.clone_into(&mut tried.result);
         }
@@ -220,19 +244,39 @@ mod tests {
     fn blocks_decide_whether_the_work_is_restored_if_they_differ() {
         let (old, new) = (work(1.0, 100.0), work(20.0, 5_000.0));
         assert!(is_worse(old, new));
-        assert!(is_restored(old, new, work(3.0, 105.0)));
-        assert!(!is_restored(old, new, work(1.0, 2_000.0)));
-        assert!(is_better(new, work(8.0, 2_000.0)));
-        assert!(!is_better(new, work(30.0, 2_000.0)));
+        let effect = |with| effect((old, new), with, false);
+        assert_eq!(effect(work(3.0, 105.0)), Effect::Restored);
+        assert_eq!(effect(work(1.0, 2_000.0)), Effect::Better);
+        assert_eq!(effect(work(8.0, 2_000.0)), Effect::Better);
+        assert_eq!(effect(work(30.0, 2_000.0)), Effect::Useless);
+    }
+
+    #[test]
+    fn blocks_of_the_old_plan_are_accepted_in_more_time() {
+        let works = (work(8.0, 730.0), work(8.0, 6_385.0));
+        let slow = work(12.0, 730.0);
+        assert_eq!(effect(works, slow, true), Effect::Restored);
+        assert_eq!(effect(works, slow, false), Effect::Useless);
+        assert_eq!(effect(works, work(12.0, 3_000.0), true), Effect::Useless);
+    }
+
+    #[test]
+    fn more_blocks_in_the_same_time_are_a_risk_only() {
+        let old = work(8.0, 730.0);
+        assert!(is_risk_only(old, work(8.5, 6_385.0)));
+        assert!(!is_risk_only(old, work(12.0, 6_385.0)));
+        assert!(!is_risk_only(old, work(8.0, 740.0)));
+        assert!(!is_risk_only(work(0.05, 3.0), work(0.5, 300.0)));
     }
 
     #[test]
     fn time_decides_if_the_blocks_are_equal() {
         let (old, new) = (work(10.0, 100.0), work(60.0, 100.0));
         assert!(is_worse(old, new));
-        assert!(is_restored(old, new, work(12.0, 100.0)));
-        assert!(!is_restored(old, new, work(40.0, 100.0)));
-        assert!(is_better(new, work(40.0, 100.0)));
+        let effect = |with| effect((old, new), with, false);
+        assert_eq!(effect(work(12.0, 100.0)), Effect::Restored);
+        assert_eq!(effect(work(40.0, 100.0)), Effect::Better);
+        assert_eq!(effect(work(58.0, 100.0)), Effect::Useless);
         assert!(!is_worse(old, work(12.0, 105.0)));
     }
 }

@@ -1,0 +1,154 @@
+//! Searches on two servers that differ in one thing for each database.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+use replay::Target;
+use transform::SecretRedactor;
+use workload::{
+    Event, EventKind, Outcome, Provenance, WorkloadReader, WorkloadWriter, WriterOptions,
+};
+
+use super::*;
+
+/// Tables of both servers. `x`, `y` and `z` are equal, which only extended statistics show.
+const TABLES: &str = "CREATE TABLE other (id int PRIMARY KEY, pad text);
+    INSERT INTO other SELECT i, repeat('x', 100) FROM generate_series(1, 20000) i;
+    CREATE TABLE facts (id int, kind int, x int, y int, z int, pad text);
+    INSERT INTO facts SELECT i, (i % 200 = 0)::int, i % 10, i % 10, i % 10, repeat('x', 100) FROM generate_series(1, 20000) i;
+    CREATE INDEX facts_kind ON facts (kind);";
+const MANY: &str = "SELECT count(o.pad) FROM facts f JOIN other o USING (id) WHERE f.kind = 0";
+const EQUAL: &str = "SELECT count(o.pad) FROM facts f JOIN other o USING (id) WHERE f.x = 1 AND f.y = 1 AND f.z = 1";
+const FEW: &str = "SELECT count(pad) FROM facts WHERE kind = 1";
+
+/// Database with one difference: its name, the statements on the old and on the new server, the query, and its remedy.
+const CASES: [(&str, &str, &str, &str, &[&str]); 6] = [
+    ("equal", "ANALYZE", "ANALYZE", MANY, &[]),
+    (
+        "unanalyzed",
+        "ANALYZE",
+        "",
+        MANY,
+        &["ANALYZE public.facts", "ANALYZE public.other"],
+    ),
+    (
+        "extended",
+        "CREATE STATISTICS facts_s (mcv) ON x, y, z FROM facts; ANALYZE",
+        "ANALYZE",
+        EQUAL,
+        &[
+            "CREATE STATISTICS public.facts_s (mcv) ON x, y, z FROM facts",
+            "ANALYZE public.facts",
+        ],
+    ),
+    (
+        "setting",
+        "ANALYZE",
+        "ANALYZE; ALTER DATABASE setting SET random_page_cost = 500",
+        FEW,
+        &["ALTER DATABASE \"setting\" SET random_page_cost = '4'"],
+    ),
+    (
+        "invalid",
+        "ANALYZE",
+        "ANALYZE; UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'facts_kind'::regclass",
+        FEW,
+        &["REINDEX INDEX public.facts_kind"],
+    ),
+    (
+        "missing",
+        "ANALYZE",
+        "ANALYZE; DROP INDEX facts_kind",
+        FEW,
+        &["CREATE INDEX facts_kind ON public.facts USING btree (kind)"],
+    ),
+];
+
+/// Writes a workload of one statement.
+fn workload(path: &Path, database: &str, sql: &str) -> WorkloadReader {
+    let event = |sequence: u64, kind| Event {
+        session: 0,
+        sequence,
+        due_us: sequence as i64,
+        kind,
+        outcome: Outcome::default(),
+        unreplayable: None,
+        source: 0,
+        line: 0,
+        prelude: false,
+        wire_details: None,
+    };
+    let connect = EventKind::Connect {
+        database: database.into(),
+        user: "postgres".into(),
+        application: "".into(),
+    };
+    let options = WriterOptions::default();
+    let mut writer = WorkloadWriter::create(path, options, SecretRedactor::default()).unwrap();
+    for event in [
+        event(0, connect),
+        event(1, EventKind::Simple { sql: sql.into() }),
+    ] {
+        writer.event(&event.borrowed()).unwrap();
+    }
+    writer.finish(Provenance::default()).unwrap();
+    WorkloadReader::open(path).unwrap()
+}
+
+#[test]
+fn search_finds_the_remedy_of_each_difference_and_leaves_nothing() {
+    // Two servers with six databases each take 20 seconds.
+    const VARIABLE: &str = "REHEARSE_TEST_UPGRADES";
+    if !test_support::is_set(VARIABLE) {
+        test_support::report_skipped(&format!("takes 20 seconds, {VARIABLE}=1"));
+        return;
+    }
+    let settings = [("autovacuum", "off"), ("jit", "off")];
+    let server = || test_support::server().settings(&settings).start();
+    let ((_old, old), (_new, new)) = (server(), server());
+    let directory = tempfile::tempdir().unwrap();
+    let execute = |url: &str, sql: &str| {
+        let target = Target::parse(url, |_| None).unwrap();
+        let script = crate::ChangeScript::new("test", sql).unwrap();
+        script.apply(&target).unwrap();
+        target
+    };
+    for (database, before, after, sql, remedy) in CASES {
+        let targets = [(&old, before), (&new, after)].map(|(endpoint, change)| {
+            execute(
+                &endpoint.url("postgres"),
+                &format!("CREATE DATABASE {database}"),
+            );
+            execute(&endpoint.url(database), &format!("{TABLES} {change}"))
+        });
+        let workload = workload(&directory.path().join(database), database, sql);
+        let search = RemedySearch {
+            old: &targets[0],
+            new: &targets[1],
+            captured: database,
+            named: database,
+            slower: &HashMap::new(),
+            limit: Duration::from_secs(120),
+            interrupt: &Interrupt::default(),
+        };
+        // The search twice: the first one changed nothing.
+        for _ in 0..2 {
+            let found = search_remedies(&search, &workload).unwrap();
+            assert_eq!(found.notes, Vec::<String>::new());
+            assert_eq!(found.plans.len(), 1, "{database}");
+            let remedies: Vec<_> = found.regressions.iter().map(|one| &one.remedy).collect();
+            match (&found.regressions[..], remedy) {
+                ([], []) => {}
+                ([one], [_, ..]) => {
+                    let chosen = one.remedy.as_ref().unwrap_or_else(|| panic!("{one:#?}"));
+                    assert_eq!(chosen.statements, remedy, "{one:#?}");
+                    assert_eq!(one.sign, RegressionSign::Work);
+                    let blocks = [one.new_work, one.remedied_work].map(|work| work.unwrap().blocks);
+                    assert!(blocks[1] < blocks[0] / 2.0, "{one:#?}");
+                }
+                _ => panic!("{database}: {remedies:#?}"),
+            }
+        }
+    }
+}
