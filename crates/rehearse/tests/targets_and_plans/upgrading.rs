@@ -190,7 +190,7 @@ fn upgrade_inspect_upgraded_copy_lists_what_it_lacks_and_a_complete_one_nothing(
         run(endpoint, SCHEMA);
         run(
             endpoint,
-            "CREATE INDEX t_a ON t (a); CREATE EXTENSION pg_trgm; ALTER DATABASE postgres SET jit = off;
+            "CREATE INDEX t_a ON t (a); CREATE EXTENSION pg_trgm; CREATE EXTENSION pg_buffercache; ALTER DATABASE postgres SET jit = off;
             CREATE STATISTICS t_ids ON id, a FROM t; ANALYZE;
             CREATE ROLE app; ALTER ROLE app SET search_path = app, public",
         );
@@ -211,6 +211,7 @@ fn upgrade_inspect_upgraded_copy_lists_what_it_lacks_and_a_complete_one_nothing(
         "differing_settings mend_after work_mem",
         "differing_settings mend_after search_path",
         "differing_settings mend_after jit",
+        "missing_extensions mend_after pg_buffercache",
         "missing_extensions mend_after pg_trgm",
         "statistics mend_after public.parts",
         "statistics mend_after public.parts_1",
@@ -226,6 +227,8 @@ fn upgrade_inspect_upgraded_copy_lists_what_it_lacks_and_a_complete_one_nothing(
     for statement in [
         "ALTER DATABASE \\\"postgres\\\" SET jit = 'off'",
         "ALTER ROLE \\\"app\\\" SET search_path = 'app', 'public'",
+        "CREATE INDEX t_a ON public.t USING btree (a)",
+        "CREATE STATISTICS public.t_ids ON id, a FROM public.t; ANALYZE public.t",
     ] {
         assert!(text.contains(statement), "{statement}: {text}");
     }

@@ -191,6 +191,8 @@ pub(super) struct Relation {
     /// `None` if the role may not see the statistics.
     pub(super) has_statistics: Option<bool>,
     pub(super) has_oids: bool,
+    /// Whether it belongs to no extension.
+    pub(super) is_own: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -205,6 +207,8 @@ pub(super) struct Index {
     pub(super) classes: Vec<String>,
     /// OIDs of its collations.
     pub(super) collations: Vec<u32>,
+    /// Statement that creates it or its constraint; `None` for a partitioned table.
+    pub(super) definition: Option<String>,
 }
 
 /// OID of the default collation (`DEFAULT_COLLATION_OID`).
@@ -231,6 +235,8 @@ pub(super) struct StatisticsObject {
     /// `None` if the role may not see its data.
     pub(super) has_data: Option<bool>,
     pub(super) table_has_rows: bool,
+    /// Statement that creates it; `None` if it was dropped meanwhile.
+    pub(super) definition: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

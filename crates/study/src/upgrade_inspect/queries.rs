@@ -92,9 +92,10 @@ pub(super) fn relations(number: u32) -> String {
         120_000.. => "false",
         _ => "c.relhasoids",
     };
+    let is_own = no_member("pg_class", "c.oid");
     format!(
         "SELECT row_to_json(x) FROM (SELECT {NAME} AS name, c.relkind AS kind, c.relpersistence AS persistence, \
-         {HAS_ROWS} AS has_rows, {has_oids} AS has_oids, \
+         {HAS_ROWS} AS has_rows, {has_oids} AS has_oids, {is_own} AS is_own, \
          CASE WHEN has_any_column_privilege(c.oid, 'SELECT') AND NOT row_security_active(c.oid) THEN EXISTS (\
            SELECT FROM pg_stats s WHERE s.schemaname = n.nspname AND s.tablename = c.relname) END AS has_statistics \
          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
@@ -109,7 +110,11 @@ pub(super) fn indexes() -> String {
         "SELECT row_to_json(x) FROM (SELECT {NAME} AS name, quote_ident(tn.nspname) || '.' || quote_ident(t.relname) AS table, \
          i.indisvalid AS valid, c.relkind = 'I' AS partitioned, i.indisexclusion AS exclusion, \
          ARRAY(SELECT DISTINCT o.opcname::text FROM unnest(i.indclass) k JOIN pg_opclass o ON o.oid = k) AS classes, \
-         ARRAY(SELECT DISTINCT k::bigint FROM unnest(i.indcollation) k WHERE k <> 0) AS collations \
+         ARRAY(SELECT DISTINCT k::bigint FROM unnest(i.indcollation) k WHERE k <> 0) AS collations, \
+         CASE c.relkind WHEN 'i' THEN coalesce((SELECT 'ALTER TABLE ' || quote_ident(tn.nspname) || '.' || quote_ident(t.relname) \
+           || ' ADD CONSTRAINT ' || quote_ident(k.conname) || ' ' || pg_get_constraintdef(k.oid) FROM pg_constraint k \
+           WHERE k.conindid = c.oid AND k.conrelid = t.oid AND k.contype IN ('p', 'u', 'x')), pg_get_indexdef(c.oid)) END \
+           AS definition \
          FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
          JOIN pg_class t ON t.oid = i.indrelid JOIN pg_namespace tn ON tn.oid = t.relnamespace \
          WHERE {OWN_SCHEMAS} ORDER BY 1) x"
@@ -165,7 +170,7 @@ pub(super) fn statistics_objects(number: u32) -> String {
     };
     format!(
         "SELECT row_to_json(x) FROM (SELECT quote_ident(sn.nspname) || '.' || quote_ident(s.stxname) AS name, \
-         {NAME} AS table, {has_data} AS has_data, {HAS_ROWS} AS table_has_rows \
+         {NAME} AS table, {has_data} AS has_data, {HAS_ROWS} AS table_has_rows, pg_get_statisticsobjdef(s.oid) AS definition \
          FROM pg_statistic_ext s JOIN pg_namespace sn ON sn.oid = s.stxnamespace \
          JOIN pg_class c ON c.oid = s.stxrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
          WHERE coalesce(to_jsonb(s) ->> 'stxstattarget', '-1') <> '0' ORDER BY 1) x"

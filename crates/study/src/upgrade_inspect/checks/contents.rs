@@ -91,26 +91,39 @@ fn missing_objects(sides: &Sides<'_>) -> Option<UpgradeFinding> {
                 .find(|(short, _)| *short == kind)
                 .map_or("relation", |(_, name)| name)
         };
-        let relations = old.relations.iter();
-        let relations = relations.map(|one| (TABLES, &one.name, kind(&one.kind)));
+        // Those of an extension come with it.
+        let relations = old.relations.iter().filter(|one| one.is_own);
+        let relations = relations.map(|one| (TABLES, &one.name, kind(&one.kind), None));
         // No method takes an invalid index along, except that of a partitioned table.
         let indexes = old.indexes.iter();
         let indexes = indexes.filter(|one| one.valid || one.partitioned);
-        let indexes = indexes.map(|one| (INDEXES, &one.name, "index"));
+        let indexes = indexes.map(|one| (INDEXES, &one.name, "index", one.definition.clone()));
         let statistics = old.statistics.iter();
-        let statistics =
-            statistics.map(|one| (EXTENDED_STATISTICS, &one.name, "extended statistics"));
-        let all = relations.chain(indexes).chain(statistics);
-        let missing =
-            all.filter(|(part, name, _)| new.was_read(part) && !known.contains(name.as_str()));
-        objects.extend(missing.map(|(_, name, kind)| object(new, name).detail(kind)));
+        let statistics = statistics.map(|one| {
+            let create = one.definition.as_ref();
+            let create = create.map(|create| format!("{create}; ANALYZE {}", one.table));
+            (
+                EXTENDED_STATISTICS,
+                &one.name,
+                "extended statistics",
+                create,
+            )
+        });
+        for (part, name, kind, create) in relations.chain(indexes).chain(statistics) {
+            if !new.was_read(part) || known.contains(name.as_str()) {
+                continue;
+            }
+            let mut missing = object(new, name).detail(kind);
+            missing.statement = create;
+            objects.push(missing);
+        }
     }
     finding(
         (UpgradeCheck::MissingObjects, UpgradeSeverity::MendAfter),
         objects,
         "Objects of the old server are missing on the new one",
         "Statements that name them fail, and those that use a missing index or extended statistics get other plans.",
-        "Create them from the schema of the old server: `pg_dump --schema-only` has their definitions.",
+        "Create them from the schema of the old server: `pg_dump --schema-only` has the definitions of all.",
     )
 }
 
