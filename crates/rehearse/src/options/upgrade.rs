@@ -89,6 +89,9 @@ pub struct OwnServersArgs {
     /// Allow a server to be the one that the workload was captured on; repeat its address here.
     #[arg(long, value_name = "HOST:PORT", requires = "target")]
     pub allow_captured_server: Option<String>,
+    /// Allow databases with foreign servers, dblink and the like, or subscriptions. The replay may write to those systems.
+    #[arg(long, requires = "target")]
+    pub allow_foreign_servers: bool,
 }
 
 impl Upgrade {
@@ -118,6 +121,7 @@ impl Upgrade {
             target: Box::new(target),
             to: self.to,
             method: own.method.method(),
+            may_reach_others: own.allow_foreign_servers,
         }))
     }
 

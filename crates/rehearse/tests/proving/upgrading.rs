@@ -1,6 +1,7 @@
 //! `rehearse upgrade WORKLOAD`: an upgrade to the same version, one that loses an answer and an object, servers of the user,
 //! a rehearsal that is killed and resumed, and refusals.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -176,6 +177,65 @@ fn upgrade_that_loses_a_view_and_changes_an_answer_is_a_no_go() {
     let page = std::fs::read_to_string(Path::new(&output).join("report.html")).unwrap();
     assert!(page.contains("NO-GO"));
     assert_page_fits("upgrade-no-go", &page);
+}
+
+#[test]
+fn upgrade_with_a_service_in_the_environment_and_a_foreign_server_writes_to_neither() {
+    if !can_rehearse() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let workload = workload(directory.path(), "INSERT INTO far VALUES (1)");
+    let (remote, remote_url) = server(15, "CREATE TABLE far (a int)");
+    let endpoint = remote.endpoint();
+    let (host, port) = (endpoint.socket_dir.unwrap(), endpoint.port);
+    let host = host.display();
+    let (_server, from) = old_server(&format!(
+        "CREATE EXTENSION postgres_fdw; CREATE ROLE shop_owner;
+         CREATE SERVER remote FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '{host}', port '{port}', dbname 'postgres');
+         CREATE USER MAPPING FOR postgres SERVER remote OPTIONS (user 'postgres');
+         CREATE FOREIGN TABLE far (a int) SERVER remote; ALTER DATABASE postgres OWNER TO shop_owner"
+    ));
+    let services = directory.path().join("services");
+    let text = format!("[prod]\nhost={host}\nport={port}\nuser=postgres\ndbname=postgres\n");
+    std::fs::write(&services, text).unwrap();
+    let output = directory.path().join("reach.upgrade").display().to_string();
+    let done = command(&[
+        "upgrade", &workload, "--from", &from, "--to", "15", "--within", "60s", "-o", &output,
+        "--json",
+    ])
+    .env("PGSERVICE", "prod")
+    .env("PGSERVICEFILE", &services)
+    .output()
+    .unwrap();
+    // Whether the time suffices for a verdict depends on the machine. One run of the old side is enough here.
+    let output = Path::new(&output);
+    assert!(
+        output.join("replays.proof/runs/0001.run").exists(),
+        "{done:?}"
+    );
+    for side in ["old", "new"] {
+        let switched_off = output.join(format!("dump/isolated-{side}.txt"));
+        let switched_off = std::fs::read_to_string(switched_off).unwrap();
+        assert!(
+            switched_off.contains("foreign-data wrapper postgres_fdw"),
+            "{switched_off}"
+        );
+    }
+    let mut client = Client::connect(&remote_url, NoTls).unwrap();
+    for (sql, expected) in [
+        ("SELECT count(*) FROM far", 0),
+        ("SELECT count(*) FROM items", 20_000),
+        (
+            "SELECT count(*) FROM pg_roles WHERE rolname = 'shop_owner'",
+            0,
+        ),
+    ] {
+        let found: i64 = client.query_one(sql, &[]).unwrap().get(0);
+        assert_eq!(found, expected, "{sql}");
+    }
+    let mode = std::fs::metadata(output).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
 }
 
 #[test]

@@ -1,43 +1,45 @@
 //! Commands that the user gave, run by the shell.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use connect::TrustedRoots;
+use connect::{
+    AuthMethod, ChannelBindingMode, Server, SessionAttributes, TlsVersions, TrustedRoots,
+};
 use replay::{Host, Target};
 
 use crate::error::ExperimentError;
 
+/// Largest number of lines of a failed command's messages in an error.
+const LINES_MAX: usize = 5;
+
 /// Runs a command by the shell, with libpq's variables set to the target. `option` is the one it was given with.
 ///
+/// No variable of libpq is inherited: a service (`PGSERVICE`) and `PGHOSTADDR` would take precedence over the target's
+/// host. Source: PostgreSQL's manual, "Connection Service File" and "Environment Variables" of libpq.
+///
 /// # Errors
-/// If it fails, with the last line that it printed.
+/// If the target has several servers and the user gave the command. If the command fails, with the last lines that it
+/// printed.
 pub fn run_shell_command(
     command: &str,
     target: &Target,
     option: &str,
 ) -> Result<(), ExperimentError> {
+    let is_users = option.starts_with("--");
+    if is_users && target.servers.len() > 1 {
+        return Err(ExperimentError::Usage(format!(
+            "the command of {option} may change another server than the one that is replayed on, since the target names several: {}; name one",
+            target.address()
+        )));
+    }
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(command).stdin(Stdio::null());
-    let server = target.servers.first();
-    let host = server.and_then(|server| match server.host.as_ref()? {
-        Host::Tcp(name) => Some(OsString::from(name)),
-        Host::Unix(directory) => Some(OsString::from(directory)),
-        Host::Abstract(name) => Some(OsString::from(format!("@{name}"))),
-    });
-    let text = |text: &Option<String>| text.as_ref().map(OsString::from);
-    let variables = [
-        ("PGHOST", host),
-        (
-            "PGPORT",
-            server.map(|server| server.port.to_string().into()),
-        ),
-        ("PGUSER", text(&target.user)),
-        ("PGDATABASE", text(&target.database)),
-        ("PGPASSWORD", text(&target.password)),
-    ];
-    let known = variables
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_libpq(name)) {
+        shell.env_remove(name);
+    }
+    let known = server_variables(target)
         .into_iter()
         .chain(security_variables(target))
         .filter_map(|(name, value)| Some((name, value?)));
@@ -52,11 +54,78 @@ pub fn run_shell_command(
     Err(ExperimentError::Failed(format!(
         "the command of {option} failed ({}): {}",
         output.status,
-        printed.trim().lines().last().unwrap_or("it said nothing")
+        last_lines(&printed)
     )))
 }
 
-/// Returns libpq's variables for TLS, the password file and the options of the server. Source: PostgreSQL's manual,
+/// Returns the last lines of a command's messages. The number of ignored errors, which `pg_restore` prints last, is
+/// no reason.
+fn last_lines(printed: &str) -> String {
+    let lines = printed.lines().map(str::trim);
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    match lines.len().saturating_sub(LINES_MAX) {
+        _ if lines.is_empty() => "it printed no message".to_owned(),
+        0 => lines.join("\n"),
+        left_out => format!(
+            "{left_out} lines, and then: {}",
+            lines[left_out..].join("\n")
+        ),
+    }
+}
+
+/// Whether a variable is one of libpq. `PGDATA` is one of the server, and those with `PG_` are of other programs.
+fn is_of_libpq(name: &OsStr) -> bool {
+    let rest = name.as_encoded_bytes().strip_prefix(b"PG");
+    rest.is_some_and(|rest| rest != b"DATA" && rest.first().is_some_and(u8::is_ascii_uppercase))
+}
+
+/// Returns libpq's variables for the servers, the choice of one, and the session.
+fn server_variables(target: &Target) -> Vec<(&'static str, Option<OsString>)> {
+    let host = |server: &Server| match &server.host {
+        Some(Host::Tcp(name)) => OsString::from(name),
+        Some(Host::Unix(directory)) => OsString::from(directory),
+        Some(Host::Abstract(name)) => OsString::from(format!("@{name}")),
+        None => OsString::new(),
+    };
+    let address = |server: &Server| match server.address {
+        Some(address) => OsString::from(address.to_string()),
+        None => OsString::new(),
+    };
+    let port = |server: &Server| OsString::from(server.port.to_string());
+    let list = |one: &dyn Fn(&Server) -> OsString| {
+        let all: Vec<OsString> = target.servers.iter().map(one).collect();
+        let is_any = all.iter().any(|one| !one.is_empty());
+        is_any.then(|| all.join(OsStr::new(",")))
+    };
+    let session = match target.session {
+        SessionAttributes::Any => None,
+        SessionAttributes::ReadWrite => Some("read-write".into()),
+        SessionAttributes::ReadOnly => Some("read-only".into()),
+        SessionAttributes::Primary => Some("primary".into()),
+        SessionAttributes::Standby => Some("standby".into()),
+        SessionAttributes::PreferStandby => Some("prefer-standby".into()),
+    };
+    let text = |text: &Option<String>| text.as_ref().map(OsString::from);
+    let seconds = target.connect_timeout.as_secs();
+    vec![
+        ("PGHOST", list(&host)),
+        ("PGHOSTADDR", list(&address)),
+        ("PGPORT", list(&port)),
+        ("PGTARGETSESSIONATTRS", session),
+        (
+            "PGLOADBALANCEHOSTS",
+            target.in_random_order.then(|| "random".into()),
+        ),
+        ("PGUSER", text(&target.user)),
+        ("PGDATABASE", text(&target.database)),
+        ("PGPASSWORD", text(&target.password)),
+        ("PGCONNECT_TIMEOUT", Some(seconds.to_string().into())),
+        ("PGCLIENTENCODING", text(&target.encoding)),
+        ("PGAPPNAME", text(&target.application)),
+    ]
+}
+
+/// Returns libpq's variables for TLS, authentication, the password file and the options of the server. Source: PostgreSQL's manual,
 /// "Environment Variables" of libpq.
 fn security_variables(target: &Target) -> Vec<(&'static str, Option<OsString>)> {
     let security = &target.security;
@@ -67,7 +136,30 @@ fn security_variables(target: &Target) -> Vec<(&'static str, Option<OsString>)> 
         TrustedRoots::File(file) => Some(file.into()),
         TrustedRoots::Unknown => None,
     };
+    let methods = security.methods.as_ref().map(|methods| {
+        let name = |method: &AuthMethod| match method {
+            AuthMethod::Other => "gss",
+            known => known.name(),
+        };
+        let names: Vec<&str> = methods.iter().map(name).collect();
+        OsString::from(names.join(","))
+    });
+    let binding = match security.binding {
+        ChannelBindingMode::Disable => Some("disable".into()),
+        ChannelBindingMode::Prefer => None,
+        ChannelBindingMode::Require => Some("require".into()),
+    };
+    let (least, latest) = match security.versions {
+        TlsVersions::Tls12 => (None, Some("TLSv1.2".into())),
+        TlsVersions::Tls13 => (Some("TLSv1.3".into()), None),
+        TlsVersions::All => (None, None),
+    };
     vec![
+        ("PGREQUIREAUTH", methods),
+        ("PGCHANNELBINDING", binding),
+        ("PGSSLMINPROTOCOLVERSION", least),
+        ("PGSSLMAXPROTOCOLVERSION", latest),
+        ("PGSSLSNI", (!security.tell_name).then(|| "0".into())),
         ("PGSSLMODE", Some(security.mode.name().into())),
         ("PGSSLROOTCERT", roots),
         (
@@ -94,5 +186,66 @@ mod tests {
         let command = "test \"$PGHOST:$PGPORT/$PGDATABASE $PGUSER $PGPASSWORD $PGSSLMODE $PGSSLROOTCERT $PGSSLCERT $PGSSLKEY $PGPASSFILE $PGOPTIONS\" = \
             'h:1/d u p verify-full /r.crt /c.crt /c.key /pass -c jit=off'";
         run_shell_command(command, &target, "--restore").unwrap();
+    }
+
+    #[test]
+    fn command_is_given_all_servers_and_the_choice_of_one() {
+        let url = "postgres://u@a:1,b:2/d?hostaddr=127.0.0.1,127.0.0.2&target_session_attrs=standby\
+            &load_balance_hosts=random&require_auth=scram-sha-256&channel_binding=require&sslmode=require\
+            &ssl_min_protocol_version=TLSv1.3&connect_timeout=7";
+        let target = Target::parse(url, |_| None).unwrap();
+        let command = "test \"$PGHOST $PGHOSTADDR $PGPORT $PGTARGETSESSIONATTRS $PGLOADBALANCEHOSTS $PGREQUIREAUTH $PGCHANNELBINDING $PGSSLMINPROTOCOLVERSION $PGCONNECT_TIMEOUT\" = \
+            'a,b 127.0.0.1,127.0.0.2 1,2 standby random scram-sha-256 require TLSv1.3 7'";
+        run_shell_command(command, &target, "the dump").unwrap();
+        let refused = run_shell_command("true", &target, "--restore").unwrap_err();
+        assert!(refused.to_string().contains("names several"), "{refused}");
+    }
+
+    #[test]
+    fn only_variables_of_libpq_are_withheld_from_a_command() {
+        for name in [
+            "PGSERVICE",
+            "PGSERVICEFILE",
+            "PGHOSTADDR",
+            "PGSYSCONFDIR",
+            "PGTZ",
+        ] {
+            assert!(is_of_libpq(OsStr::new(name)), "{name}");
+        }
+        for name in ["PGDATA", "PG_COLOR", "PG", "PATH", "MYPGHOST"] {
+            assert!(!is_of_libpq(OsStr::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn failed_command_is_reported_with_its_last_lines() {
+        let target = Target::parse("postgres://u@h/d", |_| None).unwrap();
+        let command = "for line in 1 2 3 4 5 6 7; do echo line $line >&2; done; exit 1";
+        let failed = run_shell_command(command, &target, "--restore").unwrap_err();
+        let text = failed.to_string();
+        assert!(
+            text.contains("2 lines, and then: line 3\nline 4") && text.ends_with("line 7"),
+            "{text}"
+        );
+        let silent = run_shell_command("exit 3", &target, "--restore").unwrap_err();
+        assert!(silent.to_string().ends_with("it printed no message"));
+    }
+
+    #[test]
+    fn inherited_service_and_address_are_withheld_from_a_command() {
+        const NAME: &str =
+            "environment::shell::tests::inherited_service_and_address_are_withheld_from_a_command";
+        if std::env::var_os("PGSERVICE").is_none() {
+            let again = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", NAME])
+                .envs([("PGSERVICE", "prod"), ("PGHOSTADDR", "192.0.2.1")])
+                .output()
+                .unwrap();
+            assert!(again.status.success(), "{again:?}");
+            return;
+        }
+        let target = Target::parse("postgres://u@h/d", |_| None).unwrap();
+        let command = "test \"$PGSERVICE$PGHOSTADDR $PGHOST\" = ' h'";
+        run_shell_command(command, &target, "the restore").unwrap();
     }
 }

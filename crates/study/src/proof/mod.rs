@@ -14,6 +14,7 @@
 //! had not been interrupted. Statements are compared elsewhere, from the runs (`compare::compare()`).
 
 mod goal_noise;
+mod hidden_command;
 mod load_probe;
 mod numbers;
 mod perform_proof;

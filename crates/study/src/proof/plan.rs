@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::hidden_command::hide_secrets;
 use super::numbers::ProofNumbers;
 use crate::change_script::ChangeScript;
 use crate::environment::{Condition, merge_settings};
@@ -49,21 +50,6 @@ impl Change {
             Change::Target(name) => name.clone(),
         }
     }
-}
-
-fn hide_secrets(command: &str) -> String {
-    let hide = |word: &str| match word.split_once('=') {
-        _ if word.contains("://") => connect::hide_password(word),
-        Some((name, _)) if is_variable(name) => format!("{name}=…"),
-        _ => word.to_owned(),
-    };
-    command.split(' ').map(hide).collect::<Vec<_>>().join(" ")
-}
-
-/// Whether a word names a variable of the environment, as before a command.
-fn is_variable(word: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
-    !word.is_empty() && word.bytes().all(is_part)
 }
 
 /// A side of the comparison: no change, a single change, or all changes combined.

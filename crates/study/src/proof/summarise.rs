@@ -12,6 +12,7 @@ use ::compare::{
 use statistics::Unit;
 use workload::{Literals, RewriteNote};
 
+use super::hidden_command::shown_options;
 use super::report::{
     InterimAnalysis, Movement, ProofEnd, ProofNumber, ProofReport, ProofSideReport, SizeChange,
 };
@@ -80,10 +81,10 @@ pub fn summarise(
             renderer,
         )?);
     }
-    let mut options = journal.manifest().options.clone();
+    let options = &journal.manifest().options;
     let name = |name: &str| options.get(name).cloned().unwrap_or_default();
     let (workload, place) = (name("workload-name"), name("place-name"));
-    options.retain(|name, _| !name.ends_with("-name"));
+    let options = shown_options(options);
     Ok(ProofReport {
         schema: "rehearse/proof/2",
         name: journal.path().display().to_string(),

@@ -7,7 +7,6 @@ use compare::proof::Effect;
 use run::{Outcome, RunReader};
 use workload::WorkloadReader;
 
-use super::data_copy::CopySide;
 use super::decision;
 use super::rehearsal_plan::RehearsalPlan;
 use super::remedy_proof::FoundRemedies;
@@ -41,14 +40,13 @@ pub(super) fn assemble(
     }
     let mut restore_errors = Vec::new();
     if let Some(copy) = &servers.copy {
-        let known = copy.errors(CopySide::Old);
-        let errors = copy.errors(CopySide::New).into_iter();
-        let (same, new): (Vec<String>, Vec<String>) =
-            errors.partition(|error| known.contains(error));
-        restore_errors = new;
-        notes.extend(copy.settings_left_out());
-        let same = same.iter();
+        let errors = copy.errors();
+        restore_errors = errors.new;
+        notes.extend(copy.differences());
+        let same = errors.both.iter();
         notes.extend(same.map(|error| format!("the restore failed on both versions: {error}")));
+        let old = errors.old.iter();
+        notes.extend(old.map(|error| format!("the restore failed on the old version: {error}")));
     }
     let side = proof.sides.into_iter().next();
     let mut report = UpgradeReport {

@@ -36,11 +36,10 @@ END
 "#;
 
 /// Returns the shell commands that execute the statements on the server that libpq's variables name. Its refusals stay in a
-/// file. The limits of the copied settings do not hold for the commands after them.
+/// file. `fail` is a function of the shell.
 pub(super) fn load(side: &str) -> String {
     format!(
-        "psql -X -q -f settings.sql >/dev/null 2>settings-{side}.log; \
-         psql -X -q -d postgres -c 'SELECT pg_reload_conf(), pg_sleep(0.5)' >/dev/null; \
-         export PGOPTIONS='-c statement_timeout=0 -c lock_timeout=0 -c default_transaction_read_only=off'; "
+        "psql -X -q -f settings.sql >/dev/null 2>settings-{side}.log || fail 'psql could not set the copied settings' settings-{side}.log; \
+         psql -X -q -d postgres -c 'SELECT pg_reload_conf(), pg_sleep(0.5)' >/dev/null"
     )
 }

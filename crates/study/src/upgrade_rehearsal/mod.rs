@@ -14,7 +14,9 @@ mod assemble;
 mod client_programs;
 mod copied_settings;
 mod data_copy;
+mod database_definition;
 mod decision;
+mod isolation;
 mod own_servers;
 mod private_servers;
 mod rehearsal_plan;
@@ -30,7 +32,7 @@ use replay::{LoginMap, Options, ResultChecksums};
 use workload::{Literals, WorkloadReader};
 
 use crate::environment::FindInstallation;
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::interrupt::Interrupt;
 use crate::plan_check::{PlanCheck, PlanCheckRequest, SideRequest, check_plans};
 use crate::proof::{
@@ -74,6 +76,8 @@ pub enum RehearsalServers {
         to: Option<u16>,
         /// Way in which it was upgraded.
         method: UpgradeMethod,
+        /// Whether the databases may reach other systems.
+        may_reach_others: bool,
     },
 }
 
@@ -155,6 +159,16 @@ pub fn rehearse_upgrade(
     if let RehearsalServers::Own { place, target, .. } = &request.servers {
         own_servers::restore(request, (place, target))?;
     }
+    if let RehearsalServers::Own {
+        place,
+        target,
+        may_reach_others: false,
+        ..
+    } = &request.servers
+    {
+        let databases = [request.from, target].map(|one| own_servers::catalogue(place, one));
+        isolation::refuse([("--from", &databases[0]), ("--target", &databases[1])])?;
+    }
     let inspection = inspect(request, interrupt)?;
     let servers = match &request.servers {
         RehearsalServers::Private {
@@ -192,22 +206,29 @@ pub fn rehearse_upgrade(
     };
     let remedies = inputs.search_and_prove(proof.sides.first(), display, finish)?;
     let plans = compare_plans(request, &servers, whole, interrupt);
-    let report = assemble::assemble(
+    let mut report = assemble::assemble(
         request,
         (&plan, whole),
         (inspection, &servers),
         (&journal, proof, remedies),
         plans,
     )?;
-    if let RehearsalServers::Private { .. } = request.servers {
-        private_servers::delete(&plan)?;
+    if let RehearsalServers::Private { .. } = request.servers
+        && let Err(failure) = private_servers::delete(&plan)
+    {
+        report.notes.push(format!(
+            "the private server of the old version was not deleted: {}; delete it with `rehearse sandbox down {}`",
+            failure.message, plan.sandbox
+        ));
     }
     Ok(report)
 }
 
-/// Deletes the private server after a failure. A resumed rehearsal creates it again.
+/// Deletes the private server after a failure. A resumed rehearsal creates it again. After a refusal of the options it
+/// stays, since the next attempt needs it.
 fn discard(request: &UpgradeRequest<'_>, plan: &RehearsalPlan, failure: Failure) -> Failure {
-    if let RehearsalServers::Private { .. } = request.servers {
+    let is_refused = failure.kind == FailureKind::Usage;
+    if let (RehearsalServers::Private { .. }, false) = (&request.servers, is_refused) {
         // The failure is reported. A server that cannot be deleted is listed by `rehearse sandbox list`.
         let _ = private_servers::delete(plan);
     }
@@ -247,6 +268,7 @@ fn inspect(
             target,
             to,
             method,
+            ..
         } => {
             let target = &own_servers::catalogue(place, target);
             let request = UpgradeInspectRequest {

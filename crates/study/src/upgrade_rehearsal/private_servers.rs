@@ -32,14 +32,17 @@ pub(super) fn prepare(
     notes::note("Dumping the old server.");
     copy.dump(request.from)?;
     let planner = request.output.join("old.planner");
-    make_old(request, plan, from_major, (&copy, &planner))?;
+    make_old(request, plan, from_major, (&copy, &planner)).inspect_err(|_| {
+        // The failure is reported. A server that cannot be deleted is listed by `rehearse sandbox list`.
+        let _ = delete(plan);
+    })?;
     Ok(PreparedServers {
         place: ProofPlace {
             sandbox: Some(plan.sandbox.clone()),
             database: Some(plan.database.clone()),
             new_server: Some(NewServerRequest {
                 requirements: ServerRequirements::major(to),
-                load: Some(copy.load_command(CopySide::New)),
+                load: Some(copy.load_command(CopySide::New, &plan.database)?),
                 find: request.find,
             }),
             ..ProofPlace::default()
@@ -89,7 +92,8 @@ fn make_old(
         script.apply(&server_target(&named.endpoint, "postgres")?)?;
     }
     let target = server_target(&named.endpoint, &plan.database)?;
-    run_shell_command(&copy.load_command(CopySide::Old), &target, "the restore")?;
+    let load = copy.load_command(CopySide::Old, &plan.database)?;
+    run_shell_command(&load, &target, "the restore")?;
     let _ = std::fs::remove_file(planner);
     export_planner(&target, planner, None)?;
     Ok(())

@@ -1,5 +1,8 @@
 //! Identity of a rehearsal, and its directory.
 
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +11,11 @@ use workload::WorkloadReader;
 use super::{RehearsalServers, UpgradeRequest};
 use crate::baseline_run::choose_database;
 use crate::failure::Failure;
+
+/// File of the identity.
+const FILE: &str = "upgrade.json";
+/// Access rights of the directory.
+const DIRECTORY_MODE: u32 = 0o700;
 
 /// Identity of a rehearsal, in its directory.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +42,7 @@ pub(super) fn begin(
     whole: &WorkloadReader,
 ) -> Result<RehearsalPlan, Failure> {
     let output = request.output;
-    let file = output.join("upgrade.json");
+    let file = output.join(FILE);
     let name = output.file_stem().unwrap_or_default().to_string_lossy();
     let plain: String = name
         .chars()
@@ -65,7 +73,7 @@ pub(super) fn begin(
             rand::random::<u32>()
         ),
     };
-    if let Ok(text) = std::fs::read_to_string(&file) {
+    if let Ok(text) = fs::read_to_string(&file) {
         let known: RehearsalPlan = serde_json::from_str(&text).map_err(|error| {
             Failure::could_not(format!("{} is damaged: {error}", file.display()))
         })?;
@@ -82,13 +90,30 @@ pub(super) fn begin(
     if output.symlink_metadata().is_ok() {
         return Err(exists(output));
     }
-    let failed = |error: std::io::Error| {
+    let failed = |error: io::Error| {
         Failure::could_not(format!("cannot write to {}: {error}", output.display()))
     };
-    std::fs::create_dir_all(output).map_err(failed)?;
     let text = serde_json::to_string_pretty(&plan).expect("plain data");
-    std::fs::write(&file, text).map_err(failed)?;
+    create(output, &text).map_err(failed)?;
     Ok(plan)
+}
+
+/// Creates the directory with its plan, complete or not at all. Only its owner can enter it, since it gets a dump.
+fn create(output: &Path, plan: &str) -> io::Result<()> {
+    let mut name = output.file_name().unwrap_or_default().to_owned();
+    name.push(".partial");
+    let partial = output.with_file_name(name);
+    if let Some(parent) = output.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match fs::remove_dir_all(&partial) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => fs::DirBuilder::new()
+            .mode(DIRECTORY_MODE)
+            .create(&partial)?,
+    }
+    fs::write(partial.join(FILE), plan)?;
+    fs::rename(&partial, output)
 }
 
 fn exists(output: &Path) -> Failure {
@@ -96,4 +121,24 @@ fn exists(output: &Path) -> Failure {
         "cannot write to {}: it already exists; give another -o, or --resume to continue a rehearsal",
         output.display()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn directory_is_for_its_owner_only_and_replaces_the_rest_of_a_killed_start() {
+        let parent = tempfile::tempdir().unwrap();
+        let output = parent.path().join("a/x.upgrade");
+        fs::create_dir_all(parent.path().join("a/x.upgrade.partial/rest")).unwrap();
+        create(&output, "{}").unwrap();
+        let mode = fs::metadata(&output).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        assert_eq!(fs::read_to_string(output.join(FILE)).unwrap(), "{}");
+        assert!(!output.join("rest").exists());
+        assert!(!parent.path().join("a/x.upgrade.partial").exists());
+    }
 }

@@ -214,7 +214,7 @@ impl RemedyInputs<'_> {
         // It is deleted at the end of the search.
         let (_new, new_target) = create_server(&installation, Vec::new(), database, &dirs)?;
         if let Some(copy) = &self.servers.copy {
-            let load = copy.load_command(CopySide::New);
+            let load = copy.load_command(CopySide::New, database)?;
             run_shell_command(&load, &new_target, "the restore")?;
         }
         search(&old_target, &new_target, database)
