@@ -380,3 +380,63 @@ fn upgrade_without_its_inputs_is_refused_before_anything_is_written() {
         assert!(text.contains(message), "{options:?}: {text}");
     }
 }
+
+#[test]
+fn upgrade_verify_names_each_remedy_that_is_not_in_place_until_all_are_executed() {
+    let directory = tempfile::tempdir().unwrap();
+    let rehearsal = directory.path().display().to_string();
+    let (_server, target) = server(
+        15,
+        "CREATE TABLE pairs (a int, b int); ALTER TABLE pairs SET (autovacuum_enabled = off); \
+         INSERT INTO pairs SELECT i % 10, i % 10 FROM generate_series(1, 1000) i",
+    );
+    let verify = || {
+        rehearse(&[
+            "upgrade", "verify", &rehearsal, "--target", &target, "--for", "1s", "--json",
+        ])
+    };
+    let refused = verify();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(texts(&String::from_utf8_lossy(&refused.stderr).into()).contains("finished rehearsal"));
+
+    let remedy = |kind: &str, statements: &[&str], setting: Value| serde_json::json!({ "kind": kind, "cause": "", "statements": statements, "setting": setting, "risk": "" });
+    let statements = [
+        "CREATE STATISTICS public.pairs_s (mcv) ON a, b FROM pairs",
+        "ANALYZE public.pairs",
+        "CREATE INDEX pairs_a ON public.pairs USING btree (a)",
+        "ALTER DATABASE \"postgres\" SET random_page_cost = '2'",
+    ];
+    let setting = serde_json::json!(["random_page_cost", "2"]);
+    let expectations = serde_json::json!({
+        "workload": "missing.workload", "workload_id": "", "database": "postgres", "statements": [],
+        "remedies": [
+            remedy("extended_statistics", &statements[..2], Value::Null),
+            remedy("index", &statements[2..3], Value::Null),
+            remedy("setting", &statements[3..], setting),
+        ],
+    });
+    std::fs::write(
+        directory.path().join("expectations.json"),
+        expectations.to_string(),
+    )
+    .unwrap();
+    let mut client = Client::connect(&target, NoTls).unwrap();
+    let mut left = statements.iter();
+    // Statistics that are created have data after ANALYZE only.
+    for (number, expected, code, verdict) in [
+        (1, [false, false, false, false], 1, "differs"),
+        (2, [true, true, true, false], 1, "differs"),
+        (1, [true, true, true, true], 4, "not_observed"),
+    ] {
+        for statement in left.by_ref().take(number) {
+            client.batch_execute(statement).unwrap();
+        }
+        let done = verify();
+        let report = validated_as("upgrade-verify", &done);
+        let remedies = report["remedies"].as_array().unwrap();
+        let found: Vec<&Value> = remedies.iter().map(|one| &one["in_place"]).collect();
+        assert_eq!(found, expected, "{report:#}");
+        assert_eq!(report["verdict"], verdict, "{report:#}");
+        assert_eq!(done.status.code(), Some(code), "{done:?}");
+    }
+}
