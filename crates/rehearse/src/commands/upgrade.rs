@@ -72,6 +72,8 @@ fn rehearse(options: &Upgrade) -> Result<ExitStatus, Failure> {
         false => upgrade_text::render_text(&report, &terminal::style()),
     });
     Ok(match report.decision {
+        // Without an action before it, the upgrade fails: a pipeline must not continue.
+        UpgradeDecision::GoWithRemedies if report.is_blocked() => ExitStatus::Findings,
         UpgradeDecision::Go | UpgradeDecision::GoWithRemedies => ExitStatus::Success,
         UpgradeDecision::NoGo => ExitStatus::Findings,
         UpgradeDecision::Undecided => ExitStatus::NotProven,

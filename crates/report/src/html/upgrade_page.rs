@@ -1,7 +1,7 @@
 //! Page of a rehearsal of an upgrade.
 
 use askama::Template;
-use study::upgrade_rehearsal::{UpgradeDecision, UpgradeReport};
+use study::upgrade_rehearsal::{RehearsalMethod, UpgradeDecision, UpgradeReport};
 use study::upgrade_remedies::UpgradeRegression;
 
 use super::frame::{Frame, render};
@@ -11,8 +11,8 @@ use crate::text::proof_text::statement_text;
 use crate::text::upgrade_inspect_text::{subject, unchecked_text};
 use crate::text::upgrade_regression_text::{facts, is_unlisted, proof_text, sign_text};
 use crate::text::upgrade_text::{
-    changed_plans, coverage_text, error_text, first_change, heading, measured, plan_change,
-    remedy_text,
+    changed_plans, coverage_text, differing_tables, error_text, evidence_text, first_change,
+    heading, measured, plan_change, remedy_details, remedy_text, scope_text,
 };
 
 /// Width of a text.
@@ -77,6 +77,11 @@ struct Page {
     reasons: Vec<String>,
     measured: String,
     coverage: Option<String>,
+    evidence: String,
+    scope: String,
+    planned: &'static str,
+    differing: Vec<String>,
+    restore_errors_of_both: Vec<String>,
     regressions: Vec<Regression>,
     remedied: Option<String>,
     execute: Vec<String>,
@@ -104,6 +109,18 @@ pub fn render_html(report: &UpgradeReport) -> String {
         reasons: report.reasons.clone(),
         measured: measured(report),
         coverage: report.coverage.as_ref().map(coverage_text),
+        evidence: evidence_text(report),
+        scope: scope_text(report),
+        planned: match report.method {
+            RehearsalMethod::Dump => "Planned on both versions with the statistics of the old one.",
+            RehearsalMethod::Target => {
+                "Planned on each version with its own statistics and settings."
+            }
+        },
+        differing: differing_tables(report),
+        restore_errors_of_both: (report.restore_errors_of_both.iter())
+            .map(|text| one_line(text, COLUMNS))
+            .collect(),
         regressions: (report.regressions.iter())
             .map(|one| Regression::of(report, one))
             .collect(),
@@ -128,8 +145,7 @@ pub fn render_html(report: &UpgradeReport) -> String {
         remedies: (report.remedies.iter())
             .map(|one| Remedy {
                 text: remedy_text(one),
-                statements: one
-                    .statements
+                statements: remedy_details(one)
                     .iter()
                     .map(|text| one_line(text, COLUMNS))
                     .collect(),

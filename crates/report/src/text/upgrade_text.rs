@@ -1,6 +1,7 @@
 //! Text on a rehearsal of an upgrade.
 
 use compare::ErrorChange;
+use compare::proof::Effect;
 use plans::StatementPlans;
 use sql::Fingerprint;
 use study::plan_check::{CheckedStatement, PlanVerdict};
@@ -14,6 +15,7 @@ use crate::text::plans_check_text::{described_pairs, heading as plans_heading};
 use crate::text::proof_text::{statement_text, with_interval};
 use crate::text::style::{TextStyle, Tone, readable};
 use crate::text::units::{count, counted, percent};
+use crate::text::upgrade_inspect_text::unchecked_text;
 use crate::text::upgrade_regression_text;
 
 /// Maximum number of entries of a list.
@@ -38,6 +40,8 @@ pub fn render_text(report: &UpgradeReport, style: &TextStyle) -> String {
     if let Some(coverage) = &report.coverage {
         lines.extend(wrapped(&coverage_text(coverage), "", "  ", width));
     }
+    lines.extend(wrapped(&evidence_text(report), "", "  ", width));
+    lines.extend(wrapped(&scope_text(report), "", "  ", width));
     lines.extend(upgrade_regression_text::lines(report, width));
     let unexplained = report
         .slower
@@ -72,15 +76,27 @@ pub fn render_text(report: &UpgradeReport, style: &TextStyle) -> String {
         .iter()
         .map(|text| one_line(text, TEXT_MAX));
     lines.extend(list("Errors of the restore:", restore, width));
+    let restore_of_both = report.restore_errors_of_both.iter();
+    lines.extend(list(
+        "Errors of the restore into both versions:",
+        restore_of_both.map(|text| one_line(text, TEXT_MAX)),
+        width,
+    ));
+    lines.extend(list(
+        "Tables with other data at the start, old and new:",
+        differing_tables(report).into_iter(),
+        width,
+    ));
     for (number, remedy) in (1..).zip(&report.remedies) {
         if number == 1 {
             lines.push("Remedies:".to_owned());
         }
         let text = format!("{number}. {}", remedy_text(remedy));
         lines.extend(wrapped(&text, "  ", "     ", width));
-        let shown = remedy.statements.iter().take(LISTED_MAX);
+        let details = remedy_details(remedy);
+        let shown = details.iter().take(LISTED_MAX);
         lines.extend(shown.map(|one| format!("       {}", one_line(one, TEXT_MAX))));
-        lines.extend(more(remedy.statements.len(), "       "));
+        lines.extend(more(details.len(), "       "));
     }
     if let Some(plans) = &report.plans {
         lines.extend(wrapped(
@@ -90,6 +106,11 @@ pub fn render_text(report: &UpgradeReport, style: &TextStyle) -> String {
             width,
         ));
     }
+    lines.extend(list(
+        "Not checked:",
+        report.inspection.unchecked.iter().map(unchecked_text),
+        width,
+    ));
     lines.extend(list(
         "Notes:",
         report.notes.iter().map(|one| one_line(one, TEXT_MAX)),
@@ -107,12 +128,16 @@ pub(crate) fn heading(report: &UpgradeReport) -> String {
         UpgradeDecision::NoGo => "NO-GO",
         UpgradeDecision::Undecided => "UNDECIDED",
     };
-    let method = match report.method {
-        RehearsalMethod::Dump => "by dump and restore",
-        RehearsalMethod::Target => "on two servers of yours",
+    let servers = match &report.to_server {
+        None => "by dump and restore into private servers".to_owned(),
+        Some(new) => format!(
+            "from {} to {}",
+            one_line(&report.from_server, 80),
+            one_line(new, 80)
+        ),
     };
     format!(
-        "{decision}: PostgreSQL {} to {} {method}, {}",
+        "{decision}: PostgreSQL {} to {} {servers}, {}",
         one_line(&report.from_version, 40),
         one_line(&report.to_version, 40),
         one_line(&report.workload, 80)
@@ -130,17 +155,36 @@ pub(crate) fn tone(decision: UpgradeDecision) -> Tone {
 
 /// Returns the measured effect on all statements.
 pub(crate) fn measured(report: &UpgradeReport) -> String {
+    let with_level = |effect: &Effect| {
+        format!(
+            "× {} (interval of {:.0} % confidence)",
+            with_interval(effect),
+            (1.0 - effect.error) * 100.0
+        )
+    };
     let effect = match &report.effect {
         Some(effect) => format!(
-            "Response time of all statements, new / old: × {}, {}.",
-            with_interval(effect),
-            counted(u64::from(report.blocks), "block")
+            "Response time of all statements, new / old: {}, from {} of runs; differences up to {:.0} % count as none.",
+            with_level(effect),
+            counted(u64::from(report.blocks), "round"),
+            report.margin * 100.0
         ),
         None => "No effect on the response time was measured.".to_owned(),
     };
     let work = report.work.as_ref().map_or_else(String::new, |work| {
-        format!(" Blocks read, new / old: × {}.", with_interval(work))
+        format!(
+            " Pages of tables and indexes read, new / old: × {}.",
+            with_interval(work)
+        )
     });
+    let processor = report.evidence.processor_time.as_ref();
+    let work = match processor {
+        Some(time) => format!(
+            "{work} Processor time of the server, new / old: × {}.",
+            with_interval(time)
+        ),
+        None => work,
+    };
     let without = match report.remedied.is_some() {
         true => "Without the remedies: ",
         false => "",
@@ -169,15 +213,99 @@ pub(crate) fn coverage_text(coverage: &UpgradeCoverage) -> String {
         );
         text.push_str(&format!(", with {share} of the captured time"));
     }
-    let reasons = coverage.not_sent.iter();
-    let reasons: Vec<String> = reasons
-        .map(|(reason, number)| format!("{reason} {}", count(*number)))
-        .collect();
-    match reasons.is_empty() {
-        true => text.push_str(". Nothing was left out."),
-        false => text.push_str(&format!(". Not sent: {}.", reasons.join(", "))),
+    text.push_str(&format!(
+        ". On both versions, at least {} had the captured outcome ({})",
+        count(coverage.rehearsed),
+        percent(coverage.rehearsed as f64, coverage.statements as f64),
+    ));
+    if coverage.captured_us > 0 {
+        let share = percent(
+            coverage.rehearsed_captured_us as f64,
+            coverage.captured_us as f64,
+        );
+        text.push_str(&format!(", with {share} of the captured time"));
+    }
+    text.push('.');
+    for (title, numbers) in [
+        ("Not sent", &coverage.not_sent),
+        ("Failed, unlike in the capture", &coverage.failed),
+    ] {
+        let numbers = numbers.iter();
+        let numbers: Vec<String> = numbers
+            .map(|(name, number)| format!("{name} {}", count(*number)))
+            .collect();
+        if !numbers.is_empty() {
+            text.push_str(&format!(" {title}: {}.", numbers.join(", ")));
+        }
     }
     text
+}
+
+/// Returns the extent of the comparison.
+pub(crate) fn evidence_text(report: &UpgradeReport) -> String {
+    let evidence = &report.evidence;
+    let mut text = format!(
+        "Compared: the times of {} of {} (the others have too few executions or too much noise); the answers of {}, {} of \
+         them by checksum.",
+        count(evidence.judged),
+        counted(evidence.statements(), "statement"),
+        counted(evidence.answers, "execution"),
+        count(evidence.checksums),
+    );
+    if evidence.unsteady > 0 {
+        text.push_str(&format!(
+            " Not compared, since the answers differ between runs of one version: {}.",
+            counted(evidence.unsteady, "statement")
+        ));
+    }
+    if evidence.incomplete > 0 {
+        text.push_str(&format!(
+            " Compared in part: {}.",
+            counted(evidence.incomplete, "statement")
+        ));
+    }
+    text
+}
+
+/// Returns the conditions under which the result holds.
+pub(crate) fn scope_text(report: &UpgradeReport) -> String {
+    match report.method {
+        RehearsalMethod::Dump => {
+            "Rehearsed by dump and restore, followed by ANALYZE. Objections of pg_upgrade were not checked; `rehearse upgrade \
+             inspect` does that."
+                .to_owned()
+        }
+        RehearsalMethod::Target => {
+            "Rehearsed on two servers of the user; their machines and settings are a part of the comparison.".to_owned()
+        }
+    }
+}
+
+/// Describes the tables whose data differed before the replays.
+pub(crate) fn differing_tables(report: &UpgradeReport) -> Vec<String> {
+    let tables = report.data.iter().flat_map(|data| &data.differing);
+    tables
+        .map(|table| {
+            let ([old, new], unit) = match table.rows {
+                Some(rows) => (rows, "row"),
+                None => (table.bytes, "byte"),
+            };
+            format!(
+                "{}: {}, {}",
+                one_line(&table.name, 200),
+                count(old),
+                counted(new, unit)
+            )
+        })
+        .collect()
+}
+
+/// Returns the statements of a remedy, or its objects if it has none.
+pub(crate) fn remedy_details(remedy: &UpgradeRemedy) -> &[String] {
+    match remedy.statements.is_empty() {
+        true => &remedy.objects,
+        false => &remedy.statements,
+    }
 }
 
 /// Describes how the plan of a statement changed, if it did.
@@ -228,9 +356,12 @@ pub(crate) fn error_text(error: &ErrorChange) -> String {
 
 /// Describes a remedy.
 pub(crate) fn remedy_text(remedy: &UpgradeRemedy) -> String {
-    let time = match remedy.before {
-        true => "before the upgrade",
-        false => "after the upgrade",
+    let time = match (remedy.before, remedy.performed) {
+        (true, _) => "before the upgrade",
+        (false, false) => "after the upgrade",
+        (false, true) => {
+            "after the upgrade, before the traffic; the rehearsal did it, and its result holds only with it"
+        }
     };
     one_line(
         &format!(

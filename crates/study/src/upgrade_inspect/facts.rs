@@ -181,7 +181,7 @@ impl DatabaseFacts {
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(super) struct Relation {
     /// Name with its schema, quoted.
     pub(super) name: String,

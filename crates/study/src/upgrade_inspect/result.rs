@@ -69,7 +69,9 @@ pub enum UpgradeCheck {
     Statistics,
     /// Extended statistics without data.
     ExtendedStatistics,
-    /// Tables, indexes and extended statistics that the upgraded server lacks.
+    /// Tables and materialized views that the upgraded server lacks.
+    MissingTables,
+    /// Indexes, views, sequences and extended statistics that the upgraded server lacks.
     MissingObjects,
     /// Invalid indexes.
     InvalidIndexes,
@@ -93,7 +95,7 @@ pub enum UpgradeCheck {
 
 impl UpgradeCheck {
     /// All checks, in the order in which they are printed within a severity.
-    pub const ALL: [UpgradeCheck; 30] = [
+    pub const ALL: [UpgradeCheck; 31] = [
         UpgradeCheck::RemovedSettings,
         UpgradeCheck::RefusedValues,
         UpgradeCheck::ClusterProperties,
@@ -114,6 +116,7 @@ impl UpgradeCheck {
         UpgradeCheck::Databases,
         UpgradeCheck::Statistics,
         UpgradeCheck::ExtendedStatistics,
+        UpgradeCheck::MissingTables,
         UpgradeCheck::MissingObjects,
         UpgradeCheck::InvalidIndexes,
         UpgradeCheck::UnvalidatedConstraints,
@@ -149,6 +152,7 @@ impl UpgradeCheck {
             UpgradeCheck::Databases => "databases",
             UpgradeCheck::Statistics => "statistics",
             UpgradeCheck::ExtendedStatistics => "extended-statistics",
+            UpgradeCheck::MissingTables => "missing-tables",
             UpgradeCheck::MissingObjects => "missing-objects",
             UpgradeCheck::InvalidIndexes => "invalid-indexes",
             UpgradeCheck::UnvalidatedConstraints => "unvalidated-constraints",
@@ -214,6 +218,31 @@ pub struct UncheckedPart {
     pub part: String,
     /// Message of the server.
     pub reason: String,
+}
+
+/// Parts that no check of severity *blocks* reads, or that a role of a managed service can never read.
+const HARMLESS_PARTS: [&str; 14] = [
+    "the whole database",
+    "passwords of roles",
+    "settings that only some roles see",
+    "lines of pg_hba.conf",
+    "collation version",
+    "collations",
+    "constraints",
+    "extended statistics",
+    "indexes",
+    "large objects",
+    "libraries of functions",
+    "offered extensions",
+    "privileges",
+    "published tables",
+];
+
+impl UncheckedPart {
+    /// Whether a finding on this part can block the upgrade.
+    pub fn can_block(&self) -> bool {
+        !self.on_new_server && !HARMLESS_PARTS.contains(&self.part.as_str())
+    }
 }
 
 /// Result of `upgrade inspect`.

@@ -1,17 +1,15 @@
 //! Report from the parts of a rehearsal.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
 use compare::proof::Effect;
-use run::{Outcome, RunReader};
+use run::{Captured, Outcome, RunReader};
 use workload::WorkloadReader;
 
+use super::data_comparison::DataComparison;
 use super::decision;
 use super::rehearsal_plan::RehearsalPlan;
 use super::remedy_proof::FoundRemedies;
 use super::result::{UpgradeCoverage, UpgradeDecision, UpgradeReport};
-use super::{PreparedServers, UpgradeRequest};
+use super::{MARGIN, PreparedServers, RehearsalServers, UpgradeRequest};
 use crate::failure::Failure;
 use crate::plan_check::PlanCheck;
 use crate::proof::{ProofJournal, ProofReport, ProofSideReport};
@@ -24,29 +22,31 @@ use crate::upgrade_inspect::UpgradeInspection;
 pub(super) fn assemble(
     request: &UpgradeRequest<'_>,
     (plan, whole): (&RehearsalPlan, &WorkloadReader),
-    (inspection, servers): (UpgradeInspection, &PreparedServers),
+    (inspection, servers, data): (UpgradeInspection, &PreparedServers, Option<DataComparison>),
     (journal, proof, remedies): (&ProofJournal, ProofReport, FoundRemedies),
     plans: Result<PlanCheck, Failure>,
 ) -> Result<UpgradeReport, Failure> {
-    let after = journal.records().find(|one| one.trial.side == 1);
-    let coverage = match after {
-        Some(record) => Some(coverage(&journal.run_path(record.trial.number))?),
-        None => None,
-    };
+    let coverage = coverage(journal)?;
     let mut notes = proof.notes.clone();
     notes.extend(remedies.notes);
     if let Err(failure) = &plans {
         notes.push(format!("plans were not compared: {}", failure.message));
     }
     let mut restore_errors = Vec::new();
+    let mut restore_errors_of_both = Vec::new();
     if let Some(copy) = &servers.copy {
         let errors = copy.errors();
         restore_errors = errors.new;
+        restore_errors_of_both = errors.both;
         notes.extend(copy.differences());
-        let same = errors.both.iter();
-        notes.extend(same.map(|error| format!("the restore failed on both versions: {error}")));
         let old = errors.old.iter();
         notes.extend(old.map(|error| format!("the restore failed on the old version: {error}")));
+    }
+    if let Some(data) = data.as_ref().filter(|data| !data.uncounted.is_empty()) {
+        notes.push(format!(
+            "rows were not counted, and sizes compared instead: {}",
+            data.uncounted.join(", ")
+        ));
     }
     let side = proof.sides.into_iter().next();
     let mut report = UpgradeReport {
@@ -56,9 +56,18 @@ pub(super) fn assemble(
         workload: whole.path().display().to_string(),
         database: plan.database.clone(),
         method: request.method(),
+        from_server: request.from.address(),
+        to_server: match &request.servers {
+            RehearsalServers::Private { .. } => None,
+            RehearsalServers::Own { target, .. } => Some(target.address()),
+        },
         from_version: inspection.from_version.clone(),
         to_version: inspection.to_version.clone(),
         coverage,
+        margin: MARGIN,
+        is_restored: is_restored(&request.servers, whole),
+        data,
+        evidence: remedies.evidence,
         verdict: side.as_ref().map(|side| side.verdict),
         effect: side.as_ref().and_then(|side| side.effect),
         work: side.as_ref().and_then(work),
@@ -72,6 +81,7 @@ pub(super) fn assemble(
         remedied: remedies.proof,
         plans: plans.ok(),
         restore_errors,
+        restore_errors_of_both,
         inspection,
         proof: request.output.join("replays.proof").display().to_string(),
         notes,
@@ -93,29 +103,97 @@ pub(super) fn work(side: &ProofSideReport) -> Option<Effect> {
     blocks.and_then(|one| one.effect)
 }
 
-/// Counts the statements of a run that were sent.
-fn coverage(path: &Path) -> Result<UpgradeCoverage, Failure> {
-    let run = RunReader::open(path)?;
-    let mut coverage = UpgradeCoverage::default();
-    let mut not_sent: BTreeMap<String, u64> = BTreeMap::new();
-    for execution in run.executions()? {
-        let execution = execution?;
-        if execution.fingerprint.is_none() {
-            continue;
-        }
-        let captured_us = execution.captured.duration_us.unwrap_or(0);
-        coverage.statements += 1;
-        coverage.captured_us += captured_us;
-        match execution.outcome {
-            Outcome::Skipped(reason) => {
-                *not_sent.entry(reason.name().to_owned()).or_default() += 1;
-            }
-            Outcome::Done | Outcome::Failed(_) => {
-                coverage.sent += 1;
-                coverage.sent_captured_us += captured_us;
-            }
+/// Whether each run begins with the same data.
+fn is_restored(servers: &RehearsalServers, whole: &WorkloadReader) -> bool {
+    match servers {
+        RehearsalServers::Private { .. } => true,
+        RehearsalServers::Own { place, .. } => {
+            place.restore.is_some() || place.template.is_some() || whole.info().writes == 0
         }
     }
-    coverage.not_sent = not_sent;
-    Ok(coverage)
+}
+
+/// Counts the statements that were sent and that had the captured outcome, in the run with fewest successful statements
+/// of both versions; `None` without a run on the new version.
+fn coverage(journal: &ProofJournal) -> Result<Option<UpgradeCoverage>, Failure> {
+    let worst = |side: usize| {
+        let runs = journal.records().filter(|one| one.trial.side == side);
+        runs.min_by_key(|one| one.numbers.done)
+    };
+    let Some(new) = worst(1) else {
+        return Ok(None);
+    };
+    let of = |number: u32| -> Result<UpgradeCoverage, Failure> {
+        let run = RunReader::open(&journal.run_path(number))?;
+        let mut coverage = UpgradeCoverage::default();
+        for execution in run.executions()? {
+            let execution = execution?;
+            if execution.fingerprint.is_some() {
+                add(&mut coverage, execution.outcome, &execution.captured);
+            }
+        }
+        Ok(coverage)
+    };
+    let mut coverage = of(new.trial.number)?;
+    if let Some(old) = worst(0).filter(|old| old.numbers.done < new.numbers.done) {
+        let old = of(old.trial.number)?;
+        coverage.rehearsed = old.rehearsed;
+        coverage.rehearsed_captured_us = old.rehearsed_captured_us;
+        coverage.failed = old.failed;
+    }
+    Ok(Some(coverage))
+}
+
+/// Adds the execution of a statement.
+fn add(coverage: &mut UpgradeCoverage, outcome: Outcome, captured: &Captured) {
+    let captured_us = captured.duration_us.unwrap_or(0);
+    coverage.statements += 1;
+    coverage.captured_us += captured_us;
+    if let Outcome::Skipped(reason) = outcome {
+        *coverage
+            .not_sent
+            .entry(reason.name().to_owned())
+            .or_default() += 1;
+        return;
+    }
+    coverage.sent += 1;
+    coverage.sent_captured_us += captured_us;
+    match outcome {
+        Outcome::Failed(sqlstate) if captured.sqlstate.is_none() => {
+            *coverage.failed.entry(sqlstate.to_string()).or_default() += 1;
+        }
+        _ => {
+            coverage.rehearsed += 1;
+            coverage.rehearsed_captured_us += captured_us;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use workload::Sqlstate;
+
+    use super::*;
+
+    #[test]
+    fn statement_that_fails_and_did_not_fail_in_the_capture_is_not_rehearsed() {
+        let captured = |sqlstate: Option<Sqlstate>| Captured {
+            duration_us: Some(10),
+            sqlstate,
+            ..Captured::default()
+        };
+        let gone = Sqlstate(*b"42P01");
+        let mut coverage = UpgradeCoverage::default();
+        add(&mut coverage, Outcome::Done, &captured(None));
+        add(&mut coverage, Outcome::Failed(gone), &captured(None));
+        add(&mut coverage, Outcome::Failed(gone), &captured(Some(gone)));
+        assert_eq!((coverage.statements, coverage.sent), (3, 3));
+        assert_eq!(
+            (coverage.rehearsed, coverage.rehearsed_captured_us),
+            (2, 20)
+        );
+        assert_eq!(coverage.failed, BTreeMap::from([("42P01".to_owned(), 1)]));
+    }
 }

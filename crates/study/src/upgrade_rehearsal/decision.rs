@@ -1,24 +1,31 @@
 //! Decision from the parts of a report.
 
+mod unclear;
+
 use compare::proof::{Effect, Verdict};
 use compare::{ErrorChange, StatementComparison};
 
-use super::MARGIN;
+use super::evidence::RehearsalEvidence;
 use super::result::{UpgradeDecision, UpgradeRemedy, UpgradeReport};
-use crate::upgrade_inspect::{NewServerKind, UpgradeCheck, UpgradeInspection, UpgradeSeverity};
+use crate::upgrade_inspect::{
+    NewServerKind, UpgradeCheck, UpgradeFinding, UpgradeInspection, UpgradeObject, UpgradeSeverity,
+};
 use crate::upgrade_remedies::{RegressionSign, RemedyStatus};
 
-/// Checks whose remedy the rehearsal performs on private servers: the restore is followed by ANALYZE.
+/// Checks whose remedy the rehearsal performs on private servers: the restore is followed by ANALYZE. The real upgrade
+/// needs it, too, or the result does not hold.
 const PERFORMED: [UpgradeCheck; 2] = [UpgradeCheck::Statistics, UpgradeCheck::ExtendedStatistics];
+
+/// Largest number of objects that a reason names.
+const NAMED_MAX: usize = 5;
 
 /// Returns the remedies that the findings name.
 pub(super) fn remedies(inspection: &UpgradeInspection) -> Vec<UpgradeRemedy> {
     let is_private = inspection.new_server == NewServerKind::Private;
-    let is_performed = |check| is_private && PERFORMED.contains(&check);
     let findings = inspection
         .findings
         .iter()
-        .filter(|one| one.severity != UpgradeSeverity::Note && !is_performed(one.check));
+        .filter(|one| one.severity != UpgradeSeverity::Note);
     findings
         .map(|one| {
             let mut statements: Vec<String> = Vec::new();
@@ -34,18 +41,31 @@ pub(super) fn remedies(inspection: &UpgradeInspection) -> Vec<UpgradeRemedy> {
             UpgradeRemedy {
                 check: one.check.name().to_owned(),
                 before: one.severity == UpgradeSeverity::Blocks,
+                performed: is_private && PERFORMED.contains(&one.check),
                 problem: one.message.clone(),
                 remedy: one.remedy.clone(),
+                objects: one.objects.iter().map(named).collect(),
                 statements,
             }
         })
         .collect()
 }
 
+/// Names an object with its database and the fact about it.
+fn named(object: &UpgradeObject) -> String {
+    let database = object.database.as_deref();
+    let database = database.map_or_else(String::new, |name| format!("{name}: "));
+    let detail = object.detail.as_deref();
+    let detail = detail.map_or_else(String::new, |detail| format!(" ({detail})"));
+    format!("{database}{}{detail}", object.name)
+}
+
 /// Outcome of paired replays: those with all remedies if they were completed, else those without.
 struct Outcome<'a> {
     verdict: Option<Verdict>,
+    effect: Option<&'a Effect>,
     work: Option<&'a Effect>,
+    evidence: &'a RehearsalEvidence,
     slower: usize,
     suspected: usize,
     errors: &'a [ErrorChange],
@@ -57,6 +77,8 @@ impl<'a> Outcome<'a> {
         match report.remedied.as_ref().filter(|one| one.blocks > 0) {
             Some(with) => Outcome {
                 verdict: Some(with.verdict),
+                effect: with.effect.as_ref(),
+                evidence: &with.evidence,
                 work: with.work.as_ref(),
                 slower: with.slower.len(),
                 suspected: with.suspected.len(),
@@ -65,6 +87,8 @@ impl<'a> Outcome<'a> {
             },
             None => Outcome {
                 verdict: report.verdict,
+                effect: report.effect.as_ref(),
+                evidence: &report.evidence,
                 work: report.work.as_ref(),
                 slower: report.slower.len(),
                 suspected: report.suspected.len(),
@@ -90,7 +114,7 @@ pub(super) fn decide(report: &UpgradeReport) -> (UpgradeDecision, Vec<String>) {
         against.extend((!with_remedies.is_empty()).then(|| with_remedies.trim().to_owned()));
         return (UpgradeDecision::NoGo, against);
     }
-    let unclear = unclear(report, &outcome);
+    let unclear = unclear::reasons(report, &outcome);
     if !unclear.is_empty() {
         return (UpgradeDecision::Undecided, unclear);
     }
@@ -98,14 +122,8 @@ pub(super) fn decide(report: &UpgradeReport) -> (UpgradeDecision, Vec<String>) {
         true => String::new(),
         false => format!("{with_remedies}With the remedies: "),
     };
-    let shown = match outcome.verdict {
-        Some(Verdict::NotProven) => {
-            "No statement is slower, fails more often or returns other rows, and the work of the runs is the same. The noise \
-             of the machine is too large to show the same of their total response time."
-        }
-        _ => "Response times, errors and answers of the workload are no worse on the new version.",
-    };
-    let mut reasons = vec![format!("{with}{shown}")];
+    let mut reasons = vec![format!("{with}{}", shown(&outcome))];
+    reasons.extend(unclear::plan_risks(report));
     match report.remedies.len() {
         0 if with_remedies.is_empty() => return (UpgradeDecision::Go, reasons),
         0 => {}
@@ -113,6 +131,29 @@ pub(super) fn decide(report: &UpgradeReport) -> (UpgradeDecision, Vec<String>) {
         number => reasons.push(format!("The inspection names {number} remedies.")),
     }
     (UpgradeDecision::GoWithRemedies, reasons)
+}
+
+/// Describes what the replays show in favour of the upgrade.
+fn shown(outcome: &Outcome<'_>) -> String {
+    let evidence = outcome.evidence;
+    let judged = format!(
+        "{} of {} statements could be judged separately.",
+        evidence.judged,
+        evidence.statements()
+    );
+    let high = outcome.effect.map(|effect| format!("{:.2}", effect.high));
+    let high = high.as_deref().unwrap_or("unknown");
+    match outcome.verdict {
+        Some(Verdict::NotProven) => format!(
+            "No statement that could be judged is slower, none fails more often or returns other rows, and the work of the \
+             runs is the same. The noise of the machine is too large to show the same of their total response time, new / \
+             old, which is at most × {high}. {judged}"
+        ),
+        _ => format!(
+            "Response times, errors and answers of the workload are no worse on the new version. The total response time, \
+             new / old, is at most × {high}. {judged}"
+        ),
+    }
 }
 
 /// Introduces what was shown with the remedies of regressions; empty without any.
@@ -153,9 +194,22 @@ fn is_otherwise_good(report: &UpgradeReport, outcome: &Outcome<'_>) -> bool {
         .filter(|one| one.sign == RegressionSign::OtherRows)
         .count();
     report.restore_errors.is_empty()
+        && missing_data(report).next().is_none()
         && !outcome.errors.iter().any(|one| one.regression)
         && report.slower.iter().all(is_known)
         && outcome.other_rows <= rows as u64
+}
+
+/// Returns the findings on tables and databases that the upgraded server lacks.
+fn missing_data(report: &UpgradeReport) -> impl Iterator<Item = &UpgradeFinding> {
+    let findings = report.inspection.findings.iter();
+    findings.filter(|one| {
+        one.severity == UpgradeSeverity::MendAfter
+            && matches!(
+                one.check,
+                UpgradeCheck::MissingTables | UpgradeCheck::Databases
+            )
+    })
 }
 
 /// Returns what speaks against the upgrade.
@@ -202,245 +256,24 @@ fn against(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<String> {
         "statement with ORDER BY returns its rows in another order, since the collations differ.",
         "statements with ORDER BY return their rows in another order, since the collations differ.",
     );
+    for finding in missing_data(report) {
+        let names: Vec<String> = finding.objects.iter().take(NAMED_MAX).map(named).collect();
+        let more = finding.objects.len().saturating_sub(NAMED_MAX);
+        let more = match more {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        reasons.push(format!(
+            "Data are missing on the new server. {}: {}{more}.",
+            finding.message,
+            names.join(", ")
+        ));
+    }
     if outcome.verdict == Some(Verdict::Lost) {
         reasons.push("All statements together got slower than the margin allows.".to_owned());
     }
     reasons
 }
 
-/// Returns what was not shown.
-fn unclear(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<String> {
-    let mut reasons = Vec::new();
-    match outcome.verdict {
-        None => reasons.push("The replays on both versions were not completed.".to_owned()),
-        // Work is compared before time.
-        Some(Verdict::NotProven) if is_work_equal(outcome.work.map(|work| work.high)) => {}
-        Some(Verdict::NotProven) => reasons.push(
-            "The runs do not show that the response time stays within the margin; give more time with --within."
-                .to_owned(),
-        ),
-        Some(Verdict::Won | Verdict::Same | Verdict::Lost) => {}
-    }
-    if report
-        .coverage
-        .as_ref()
-        .is_none_or(|coverage| coverage.sent == 0)
-    {
-        reasons.push("No statement of the workload was replayed on the new version.".to_owned());
-    }
-    match outcome.suspected {
-        0 => {}
-        1 => reasons.push(
-            "1 statement looks slower, and chance could not be ruled out; give more time with --within."
-                .to_owned(),
-        ),
-        number => reasons.push(format!(
-            "{number} statements look slower, and chance could not be ruled out; give more time with --within."
-        )),
-    }
-    let screened = report.regressions.iter();
-    let screened = screened.filter(|one| one.status == RemedyStatus::Screened);
-    if screened.count() > 0 {
-        reasons.push("Remedies were not proved in replays; see the notes.".to_owned());
-    }
-    reasons
-}
-
-/// Whether the whole interval of the work of runs, up to this bound, is within the margin or better.
-fn is_work_equal(high: Option<f64>) -> bool {
-    high.is_some_and(|high| high <= 1.0 + MARGIN)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::upgrade_inspect::{UpgradeFinding, UpgradeMethod, UpgradeObject};
-    use crate::upgrade_rehearsal::{RemedyProof, UpgradeCoverage};
-    use crate::upgrade_remedies::{RegressionRemedy, RemedyKind, UpgradeRegression};
-
-    fn inspection(findings: &[(UpgradeCheck, UpgradeSeverity)]) -> UpgradeInspection {
-        let finding = |&(check, severity): &(UpgradeCheck, UpgradeSeverity)| UpgradeFinding {
-            check,
-            severity,
-            message: "found".to_owned(),
-            reason: String::new(),
-            remedy: "do".to_owned(),
-            objects: ["one", "two"]
-                .map(|name| UpgradeObject {
-                    name: name.to_owned(),
-                    statement: Some("ANALYZE t".to_owned()),
-                    ..UpgradeObject::default()
-                })
-                .to_vec(),
-        };
-        UpgradeInspection {
-            from_version: "15.1".to_owned(),
-            to_version: "18.1".to_owned(),
-            new_server: NewServerKind::Private,
-            method: UpgradeMethod::Dump,
-            databases: Vec::new(),
-            findings: findings.iter().map(finding).collect(),
-            unchecked: Vec::new(),
-        }
-    }
-
-    fn report(verdict: Option<Verdict>) -> UpgradeReport {
-        UpgradeReport {
-            decision: UpgradeDecision::Undecided,
-            reasons: Vec::new(),
-            remedies: Vec::new(),
-            workload: String::new(),
-            database: String::new(),
-            method: crate::upgrade_rehearsal::RehearsalMethod::Dump,
-            from_version: String::new(),
-            to_version: String::new(),
-            coverage: Some(UpgradeCoverage {
-                statements: 9,
-                sent: 9,
-                ..UpgradeCoverage::default()
-            }),
-            verdict,
-            effect: None,
-            work: None,
-            blocks: 3,
-            slower: Vec::new(),
-            suspected: Vec::new(),
-            faster: 0,
-            errors: Vec::new(),
-            other_rows: 0,
-            regressions: Vec::new(),
-            remedied: None,
-            plans: None,
-            restore_errors: Vec::new(),
-            inspection: inspection(&[]),
-            proof: String::new(),
-            notes: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn remedies_are_those_that_the_rehearsal_does_not_perform_with_each_statement_once() {
-        let found = remedies(&inspection(&[
-            (UpgradeCheck::SystemViews, UpgradeSeverity::Blocks),
-            (UpgradeCheck::Statistics, UpgradeSeverity::MendAfter),
-            (UpgradeCheck::ReplicationSlots, UpgradeSeverity::MendAfter),
-            (UpgradeCheck::ChangedDefaults, UpgradeSeverity::Note),
-        ]));
-        let names: Vec<(&str, bool)> = found.iter().map(|one| (&*one.check, one.before)).collect();
-        assert_eq!(
-            names,
-            [("system-views", true), ("replication-slots", false)]
-        );
-        assert_eq!(found[0].statements, ["ANALYZE t"]);
-    }
-
-    #[test]
-    fn decision_is_go_only_if_everything_was_shown() {
-        let decided = |report: &UpgradeReport| decide(report).0;
-        let same = report(Some(Verdict::Same));
-        assert_eq!(decided(&same), UpgradeDecision::Go);
-        let with_remedies = UpgradeReport {
-            remedies: remedies(&inspection(&[(
-                UpgradeCheck::SystemViews,
-                UpgradeSeverity::Blocks,
-            )])),
-            ..same.clone()
-        };
-        assert_eq!(decided(&with_remedies), UpgradeDecision::GoWithRemedies);
-        assert_eq!(decided(&report(None)), UpgradeDecision::Undecided);
-        assert_eq!(decided(&report(Some(Verdict::Lost))), UpgradeDecision::NoGo);
-        let uncovered = UpgradeReport {
-            coverage: None,
-            ..same.clone()
-        };
-        assert_eq!(decided(&uncovered), UpgradeDecision::Undecided);
-        let other_rows = UpgradeReport {
-            other_rows: 1,
-            ..with_remedies.clone()
-        };
-        assert_eq!(decided(&other_rows), UpgradeDecision::NoGo);
-        let lost = UpgradeReport {
-            restore_errors: vec!["x".to_owned()],
-            ..same
-        };
-        assert_eq!(decided(&lost), UpgradeDecision::NoGo);
-    }
-
-    fn regression(sign: RegressionSign, status: RemedyStatus) -> UpgradeRegression {
-        let has_remedy = !matches!(status, RemedyStatus::NotFound | RemedyStatus::Resolved);
-        UpgradeRegression {
-            fingerprint: "0000000000000001".to_owned(),
-            sql: String::new(),
-            sign,
-            before: None,
-            after: None,
-            old_work: None,
-            new_work: None,
-            remedied_work: None,
-            note: None,
-            remedy: has_remedy.then(|| RegressionRemedy {
-                kind: RemedyKind::Analyze,
-                cause: String::new(),
-                statements: vec!["ANALYZE t".to_owned()],
-                setting: None,
-                risk: String::new(),
-            }),
-            status,
-            tried: Vec::new(),
-        }
-    }
-
-    fn proof(verdict: Verdict, other_rows: u64) -> RemedyProof {
-        RemedyProof {
-            statements: vec!["ANALYZE t".to_owned()],
-            verdict,
-            effect: None,
-            work: None,
-            blocks: 3,
-            slower: Vec::new(),
-            suspected: Vec::new(),
-            errors: Vec::new(),
-            other_rows,
-            proof: String::new(),
-        }
-    }
-
-    #[test]
-    fn proved_remedies_of_regressions_decide_instead_of_the_replays_without_them() {
-        let decided = |report: &UpgradeReport| decide(report).0;
-        let mut worse = report(Some(Verdict::Lost));
-        worse.regressions = vec![regression(RegressionSign::Slower, RemedyStatus::Proved)];
-        worse.remedied = Some(proof(Verdict::Same, 0));
-        assert_eq!(decided(&worse), UpgradeDecision::GoWithRemedies);
-        worse.remedied = Some(proof(Verdict::Same, 1));
-        assert_eq!(decided(&worse), UpgradeDecision::NoGo);
-        worse.remedied = Some(proof(Verdict::Lost, 0));
-        assert_eq!(decided(&worse), UpgradeDecision::NoGo);
-        // Without replays with them, remedies decide nothing.
-        worse.remedied = None;
-        worse.regressions[0].status = RemedyStatus::Screened;
-        assert_eq!(decided(&worse), UpgradeDecision::Undecided);
-        worse.restore_errors = vec!["x".to_owned()];
-        assert_eq!(decided(&worse), UpgradeDecision::NoGo);
-    }
-
-    #[test]
-    fn regression_without_a_remedy_is_a_no_go() {
-        for sign in [RegressionSign::Work, RegressionSign::OtherOrder] {
-            let mut worse = report(Some(Verdict::Same));
-            worse.regressions = vec![regression(sign, RemedyStatus::NotFound)];
-            assert_eq!(decide(&worse).0, UpgradeDecision::NoGo, "{sign:?}");
-        }
-    }
-
-    #[test]
-    fn equal_or_less_work_decides_if_noise_hides_the_time() {
-        assert!(is_work_equal(Some(1.01)));
-        assert!(is_work_equal(Some(0.6)));
-        assert!(!is_work_equal(Some(1.2)));
-        assert!(!is_work_equal(None));
-        let (decision, reasons) = decide(&report(Some(Verdict::NotProven)));
-        assert_eq!(decision, UpgradeDecision::Undecided);
-        assert!(reasons[0].contains("--within"), "{reasons:?}");
-    }
-}
+mod tests;

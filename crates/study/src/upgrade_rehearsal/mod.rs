@@ -13,9 +13,11 @@
 mod assemble;
 mod client_programs;
 mod copied_settings;
+mod data_comparison;
 mod data_copy;
 mod database_definition;
 mod decision;
+mod evidence;
 mod isolation;
 mod own_servers;
 mod private_servers;
@@ -43,7 +45,9 @@ use crate::runner::EndReason;
 use crate::upgrade_inspect::{
     NewServer, UpgradeInspectRequest, UpgradeInspection, UpgradeMethod, inspect_upgrade,
 };
+pub use data_comparison::{DataComparison, DifferingTable};
 use data_copy::DataCopy;
+pub use evidence::RehearsalEvidence;
 use rehearsal_plan::RehearsalPlan;
 use remedy_proof::RemedyInputs;
 pub use result::{
@@ -182,6 +186,14 @@ pub fn rehearse_upgrade(
             own_servers::prepare(request, (place, target), &plan, &inspection)?
         }
     };
+    let data = match &request.servers {
+        RehearsalServers::Own { place, target, .. } => {
+            let [old, new] =
+                [request.from, target].map(|server| own_servers::catalogue(place, server));
+            Some(data_comparison::compare_data(&old, &new, interrupt)?)
+        }
+        RehearsalServers::Private { .. } => None,
+    };
     refuse_stopped(interrupt)?;
     let proof = proof_request(request, &servers);
     let sides = vec![
@@ -209,7 +221,7 @@ pub fn rehearse_upgrade(
     let mut report = assemble::assemble(
         request,
         (&plan, whole),
-        (inspection, &servers),
+        (inspection, &servers, data),
         (&journal, proof, remedies),
         plans,
     )?;

@@ -17,6 +17,7 @@ use workload::{Literals, WorkloadReader};
 
 use super::assemble::work;
 use super::data_copy::CopySide;
+use super::evidence::RehearsalEvidence;
 use super::rehearsal_plan::RehearsalPlan;
 use super::result::RemedyProof;
 use super::{
@@ -86,6 +87,8 @@ struct SearchFile {
 pub(super) struct FoundRemedies {
     pub(super) regressions: Vec<UpgradeRegression>,
     pub(super) proof: Option<RemedyProof>,
+    /// Extent of the comparison without remedies.
+    pub(super) evidence: RehearsalEvidence,
     pub(super) notes: Vec<String>,
 }
 
@@ -116,8 +119,8 @@ impl RemedyInputs<'_> {
             notes: std::mem::take(&mut searched.notes),
             ..FoundRemedies::default()
         };
-        let before = compare_side(self.journal, 1, Literals::Hidden)?;
-        let mut rehearsed = before;
+        let mut rehearsed = compare_side(self.journal, 1, Literals::Hidden)?;
+        found.evidence = RehearsalEvidence::new(self.journal, side, rehearsed.as_ref());
         let factors = rehearsed.as_ref().map(factors).unwrap_or_default();
         for one in &mut searched.regressions {
             one.before = factors.get(&one.fingerprint).copied();
@@ -290,8 +293,10 @@ impl RemedyInputs<'_> {
             one.after = after.get(&one.fingerprint).copied();
             one.status = status(one, &side);
         }
+        let evidence = RehearsalEvidence::new(&journal, Some(&side), comparison.as_ref());
         let proof = RemedyProof {
             statements,
+            evidence,
             verdict: side.verdict,
             effect: side.effect,
             work: work(&side),

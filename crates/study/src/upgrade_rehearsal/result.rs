@@ -7,6 +7,8 @@ use compare::{ErrorChange, StatementComparison};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::data_comparison::DataComparison;
+use super::evidence::RehearsalEvidence;
 use crate::plan_check::PlanCheck;
 use crate::upgrade_inspect::UpgradeInspection;
 use crate::upgrade_remedies::UpgradeRegression;
@@ -46,6 +48,13 @@ pub struct UpgradeCoverage {
     pub captured_us: u64,
     /// Captured duration of those that were sent.
     pub sent_captured_us: u64,
+    /// Number of statements that succeeded, or failed as captured. Of all runs of both versions, the one with fewest
+    /// successful statements counts.
+    pub rehearsed: u64,
+    /// Captured duration of these.
+    pub rehearsed_captured_us: u64,
+    /// Numbers of statements that failed in this run and not in the capture, by SQLSTATE.
+    pub failed: BTreeMap<String, u64>,
     /// Numbers of statements that were not sent, by reason.
     pub not_sent: BTreeMap<String, u64>,
 }
@@ -57,10 +66,14 @@ pub struct UpgradeRemedy {
     pub check: String,
     /// Whether it is to be done before the upgrade.
     pub before: bool,
+    /// Whether the rehearsal did it, so that the result holds only if it is done.
+    pub performed: bool,
     /// Sentence on what was found.
     pub problem: String,
     /// Action.
     pub remedy: String,
+    /// Objects, with database and detail.
+    pub objects: Vec<String>,
     /// Statements and commands.
     pub statements: Vec<String>,
 }
@@ -86,6 +99,8 @@ pub struct RemedyProof {
     pub errors: Vec<ErrorChange>,
     /// Number of statements with other rows or values.
     pub other_rows: u64,
+    /// Extent of the comparison.
+    pub evidence: RehearsalEvidence,
     /// Directory of the proof.
     pub proof: String,
 }
@@ -105,12 +120,24 @@ pub struct UpgradeReport {
     pub database: String,
     /// Way in which the new side was made.
     pub method: RehearsalMethod,
+    /// Address of the old server.
+    pub from_server: String,
+    /// Address of the new server; `null` for a private one.
+    pub to_server: Option<String>,
     /// Version of the old side.
     pub from_version: String,
     /// Version of the new side.
     pub to_version: String,
     /// Coverage; `null` without a complete replay on the new version.
     pub coverage: Option<UpgradeCoverage>,
+    /// Differences up to this share count as none: 0.05 is 5 %.
+    pub margin: f64,
+    /// Whether each run begins with the same data.
+    pub is_restored: bool,
+    /// Comparison of the data that both servers began with; `null` for private servers, which have the same dump.
+    pub data: Option<DataComparison>,
+    /// Extent of the comparison.
+    pub evidence: RehearsalEvidence,
     /// Verdict on the response time of all statements; `null` without a measurement.
     pub verdict: Option<Verdict>,
     /// Response time of all statements, after / before.
@@ -138,10 +165,19 @@ pub struct UpgradeReport {
     pub plans: Option<PlanCheck>,
     /// Errors of the restore into the new version that the old one did not report.
     pub restore_errors: Vec<String>,
+    /// Errors of the restore into both versions. The objects are missing on both, so that statements on them prove nothing.
+    pub restore_errors_of_both: Vec<String>,
     /// Findings of the inspection.
     pub inspection: UpgradeInspection,
     /// Directory of the proof, with a page and a comparison.
     pub proof: String,
     /// Notes for the reader.
     pub notes: Vec<String>,
+}
+
+impl UpgradeReport {
+    /// Whether an action is needed before the upgrade, without which it fails.
+    pub fn is_blocked(&self) -> bool {
+        self.remedies.iter().any(|one| one.before)
+    }
 }

@@ -7,12 +7,13 @@ use super::super::facts::{DatabaseFacts, Index};
 use super::super::result::{UpgradeCheck, UpgradeFinding, UpgradeObject, UpgradeSeverity};
 use super::collations::reindex;
 use super::{Sides, counterpart, finding, object, server_object};
-use crate::environment::{quote_identifier, quote_literal};
+use crate::environment::quote_identifier;
 
 pub(super) fn check(sides: &Sides<'_>) -> Vec<Option<UpgradeFinding>> {
     vec![
         closed_databases(sides),
         missing_databases(sides),
+        missing_tables(sides),
         missing_objects(sides),
         invalid_before(sides),
         invalid_after(sides),
@@ -66,8 +67,8 @@ fn missing_databases(sides: &Sides<'_>) -> Option<UpgradeFinding> {
         missing.map(|one| server_object(&one.name)).collect(),
         "Databases are missing on the new server",
         "Their contents were not compared.",
-        "Restore them, or ignore them if the copy has a part only. A database of the same name is not compared if the URL of \
-         --target names it and that of --from another one.",
+        "Restore them. If the copy is to have a part only, drop them from the old copy, too. A database of the same name is \
+         not compared if the URL of --target names it and that of --from another one.",
     )
 }
 
@@ -81,19 +82,54 @@ const KINDS: [(&str, &str); 6] = [
     ("S", "sequence"),
 ];
 
+/// Kinds of relations that hold rows.
+const KINDS_WITH_ROWS: [&str; 3] = ["r", "p", "m"];
+
+fn missing_tables(sides: &Sides<'_>) -> Option<UpgradeFinding> {
+    let mut objects = Vec::new();
+    for (old, new) in sides.both() {
+        objects.extend(missing_relations(old, new, true));
+    }
+    finding(
+        (UpgradeCheck::MissingTables, UpgradeSeverity::MendAfter),
+        objects,
+        "Tables of the old server are missing on the new one, with their rows",
+        "Statements that name them fail, and their rows are lost with the old server.",
+        "Restore them with their rows, for example with `pg_dump --table`; the schema alone creates empty tables.",
+    )
+}
+
+/// Returns the relations of the old database that the new one lacks: those with rows, or the others.
+fn missing_relations(
+    old: &DatabaseFacts,
+    new: &DatabaseFacts,
+    with_rows: bool,
+) -> Vec<UpgradeObject> {
+    if !new.was_read(TABLES) {
+        return Vec::new();
+    }
+    let known = names(new);
+    let relations = old.relations.iter();
+    let relations =
+        relations.filter(|one| KINDS_WITH_ROWS.contains(&one.kind.as_str()) == with_rows);
+    // Those of an extension come with it.
+    let missing = relations.filter(|one| one.is_own && !known.contains(one.name.as_str()));
+    let kind = |kind: &str| {
+        let mut kinds = KINDS.iter();
+        kinds
+            .find(|(short, _)| *short == kind)
+            .map_or("relation", |(_, name)| name)
+    };
+    missing
+        .map(|one| object(new, &one.name).detail(kind(&one.kind)))
+        .collect()
+}
+
 fn missing_objects(sides: &Sides<'_>) -> Option<UpgradeFinding> {
     let mut objects = Vec::new();
     for (old, new) in sides.both() {
+        objects.extend(missing_relations(old, new, false));
         let known = names(new);
-        let kind = |kind: &str| {
-            KINDS
-                .iter()
-                .find(|(short, _)| *short == kind)
-                .map_or("relation", |(_, name)| name)
-        };
-        // Those of an extension come with it.
-        let relations = old.relations.iter().filter(|one| one.is_own);
-        let relations = relations.map(|one| (TABLES, &one.name, kind(&one.kind), None));
         // No method takes an invalid index along, except that of a partitioned table.
         let indexes = old.indexes.iter();
         let indexes = indexes.filter(|one| one.valid || one.partitioned);
@@ -109,7 +145,7 @@ fn missing_objects(sides: &Sides<'_>) -> Option<UpgradeFinding> {
                 create,
             )
         });
-        for (part, name, kind, create) in relations.chain(indexes).chain(statistics) {
+        for (part, name, kind, create) in indexes.chain(statistics) {
             if !new.was_read(part) || known.contains(name.as_str()) {
                 continue;
             }
@@ -199,7 +235,8 @@ fn prepared(sides: &Sides<'_>) -> Option<UpgradeFinding> {
         database: Some(one.database.clone()),
         name: one.gid.clone(),
         detail: Some(format!("prepared {}", one.prepared)),
-        statement: Some(format!("ROLLBACK PREPARED {}", quote_literal(&one.gid))),
+        // Which of COMMIT PREPARED and ROLLBACK PREPARED is right is known to the coordinator only.
+        statement: None,
     });
     finding(
         (UpgradeCheck::PreparedTransactions, UpgradeSeverity::Blocks),
@@ -262,4 +299,59 @@ fn md5_passwords(sides: &Sides<'_>) -> Option<UpgradeFinding> {
         "They work in version 18, with a warning when they are set. A later version will refuse them.",
         "Set password_encryption to scram-sha-256, and have each role set its password again (\\password in psql).",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::facts::{Relation, ServerFacts};
+    use super::super::super::result::{NewServerKind, UpgradeMethod};
+    use super::*;
+
+    fn server(relations: &[(&str, &str)]) -> ServerFacts {
+        let relation = |&(name, kind): &(&str, &str)| Relation {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            is_own: true,
+            ..Relation::default()
+        };
+        let shop = DatabaseFacts {
+            name: "shop".to_owned(),
+            relations: relations.iter().map(relation).collect(),
+            ..DatabaseFacts::default()
+        };
+        ServerFacts {
+            contents: vec![shop],
+            ..ServerFacts::default()
+        }
+    }
+
+    #[test]
+    fn missing_relations_with_rows_are_found_separately_from_those_without() {
+        let relations = [
+            ("public.t", "r"),
+            ("public.m", "m"),
+            ("public.v", "v"),
+            ("public.kept", "r"),
+        ];
+        let old = server(&relations);
+        let new = server(&relations[3..]);
+        let sides = Sides {
+            old: &old,
+            new: &new,
+            kind: NewServerKind::Upgraded,
+            method: UpgradeMethod::PgUpgrade,
+            removed_types: &[],
+            pairs: &[("shop".to_owned(), "shop".to_owned())],
+        };
+        let found = check(&sides);
+        let names = |wanted: UpgradeCheck| -> Vec<&str> {
+            let findings = found.iter().flatten();
+            let objects = findings
+                .filter(|one| one.check == wanted)
+                .flat_map(|one| &one.objects);
+            objects.map(|object| object.name.as_str()).collect()
+        };
+        assert_eq!(names(UpgradeCheck::MissingTables), ["public.t", "public.m"]);
+        assert_eq!(names(UpgradeCheck::MissingObjects), ["public.v"]);
+    }
 }

@@ -1,0 +1,200 @@
+//! Reasons why a rehearsal shows too little for *go*.
+
+use compare::InconclusiveReason;
+use compare::proof::Verdict;
+
+use super::super::data_comparison::DifferingTable;
+use super::super::result::{UpgradeCoverage, UpgradeReport};
+use super::{NAMED_MAX, Outcome};
+use crate::upgrade_remedies::RemedyStatus;
+
+/// Smallest share of the statements, and of their captured time, that must be rehearsed for *go*.
+const REHEARSED_MIN: f64 = 0.9;
+/// Largest share of statements whose answers differ between runs of one version.
+const UNSTEADY_MAX: f64 = 0.5;
+/// Upper bound of the total response time, new / old, that is accepted if the servers' counters exclude a doubling.
+const DOUBLING: f64 = 2.0;
+
+/// Returns what was not shown.
+pub(super) fn reasons(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<String> {
+    let mut reasons = Vec::new();
+    reasons.extend(time(report, outcome));
+    reasons.extend(coverage(report.coverage.as_ref()));
+    reasons.extend(answers(report, outcome));
+    reasons.extend(data(report));
+    reasons.extend(inspection(report));
+    match outcome.suspected {
+        0 => {}
+        1 => reasons.push(
+            "1 statement looks slower, and chance could not be ruled out; give more time with --within."
+                .to_owned(),
+        ),
+        number => reasons.push(format!(
+            "{number} statements look slower, and chance could not be ruled out; give more time with --within."
+        )),
+    }
+    let screened = report.regressions.iter();
+    let screened = screened.filter(|one| one.status == RemedyStatus::Screened);
+    if screened.count() > 0 {
+        reasons.push("Remedies were not proved in replays; see the notes.".to_owned());
+    }
+    reasons
+}
+
+/// Describes changed plans with a known risk, or that plans were not compared.
+pub(super) fn plan_risks(report: &UpgradeReport) -> Option<String> {
+    let Some(plans) = &report.plans else {
+        return Some("Plans were not compared; see the notes.".to_owned());
+    };
+    let statements = plans.statements.iter();
+    let risky = statements.filter(|one| one.plans.iter().any(|pair| !pair.risks.is_empty()));
+    match risky.count() {
+        0 => None,
+        1 => Some("The plan of 1 statement has a new risk; see the plans.".to_owned()),
+        number => Some(format!(
+            "The plans of {number} statements have new risks; see the plans."
+        )),
+    }
+}
+
+fn time(report: &UpgradeReport, outcome: &Outcome<'_>) -> Option<String> {
+    match outcome.verdict {
+        None => Some("The replays on both versions were not completed.".to_owned()),
+        // Work is compared before time.
+        Some(Verdict::NotProven) if is_work_equal(report, outcome) => None,
+        Some(Verdict::NotProven) => {
+            let high = outcome.effect.map_or_else(
+                || "it was not measured".to_owned(),
+                |effect| format!("new / old, it is at most × {:.2}", effect.high),
+            );
+            Some(format!(
+                "The runs do not show that the response time stays within the margin of {:.0} %: {high}. Neither do blocks, \
+                 processor time, temporary files and plans show that the work is the same; give more time with --within.",
+                report.margin * 100.0
+            ))
+        }
+        Some(Verdict::Won | Verdict::Same | Verdict::Lost) => None,
+    }
+}
+
+/// Whether counters show that the new version does no more work. Blocks alone do not: a slower function, JIT compilation and
+/// a sort in memory read none.
+fn is_work_equal(report: &UpgradeReport, outcome: &Outcome<'_>) -> bool {
+    let evidence = outcome.evidence;
+    let is_within = |high: f64| high <= 1.0 + report.margin;
+    let processor = evidence.processor_time.as_ref();
+    let is_processor_time_equal = processor.is_some_and(|effect| is_within(effect.high));
+    let total = outcome.effect.map(|effect| effect.high);
+    let excludes_doubling = evidence.excludes_doubling && total.is_some_and(|high| high < DOUBLING);
+    outcome.work.is_some_and(|work| is_within(work.high))
+        && evidence.temporary_files.is_none_or(is_within)
+        && (is_processor_time_equal || excludes_doubling)
+        && evidence.inconclusive.is_none()
+        && plan_risks(report).is_none()
+}
+
+fn coverage(coverage: Option<&UpgradeCoverage>) -> Vec<String> {
+    let Some(coverage) = coverage.filter(|coverage| coverage.rehearsed > 0) else {
+        return vec![
+            "No statement of the workload was replayed on both versions with the captured outcome."
+                .to_owned(),
+        ];
+    };
+    let advice = "see the coverage; a workload of one database is made with `rehearse slice`";
+    let missing = |rehearsed: u64, all: u64, name: &str| {
+        let share = rehearsed as f64 / all.max(1) as f64;
+        (all > 0 && share < REHEARSED_MIN).then(|| {
+            format!(
+                "{:.0} % of the {name} was not rehearsed: not sent, or failed unlike in the capture; {advice}.",
+                (1.0 - share) * 100.0
+            )
+        })
+    };
+    let statements = missing(
+        coverage.rehearsed,
+        coverage.statements,
+        "workload's statements",
+    );
+    let time = missing(
+        coverage.rehearsed_captured_us,
+        coverage.captured_us,
+        "captured time",
+    );
+    statements.into_iter().chain(time).collect()
+}
+
+fn answers(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<String> {
+    let evidence = outcome.evidence;
+    let mut reasons = Vec::new();
+    if outcome.verdict.is_some() && evidence.answers == 0 {
+        reasons.push("No answer of both versions could be compared.".to_owned());
+    }
+    if evidence.unsteady as f64 > UNSTEADY_MAX * evidence.statements() as f64 {
+        reasons.push(format!(
+            "The answers of {} of {} statements differ between runs of one version, so that they could not be compared.",
+            evidence.unsteady,
+            evidence.statements()
+        ));
+    }
+    if evidence.inconclusive == Some(InconclusiveReason::RowsOfAnotherMoment) {
+        reasons.push("Errors show that both servers hold rows of different moments.".to_owned());
+    }
+    if !report.is_restored {
+        reasons.push(
+            "The workload writes, and nothing restored the data before each run: runs on the old version and on the new one \
+             found different data. Give --restore or --template."
+                .to_owned(),
+        );
+    }
+    reasons
+}
+
+fn data(report: &UpgradeReport) -> Vec<String> {
+    let mut reasons = Vec::new();
+    match report.restore_errors_of_both.len() {
+        0 => {}
+        1 => reasons.push("1 object could not be restored into both versions.".to_owned()),
+        number => reasons.push(format!(
+            "{number} objects could not be restored into both versions."
+        )),
+    }
+    let tables = report.data.iter().flat_map(|data| &data.differing);
+    let tables: Vec<&DifferingTable> = tables.filter(|one| one.is_large()).collect();
+    if !tables.is_empty() {
+        let named: Vec<String> = tables
+            .iter()
+            .take(NAMED_MAX)
+            .map(|one| match one.rows {
+                Some([old, new]) => format!("{} has {old} and {new} rows", one.name),
+                None => format!(
+                    "{} has {} and {} bytes",
+                    one.name, one.bytes[0], one.bytes[1]
+                ),
+            })
+            .collect();
+        let more = match tables.len().saturating_sub(NAMED_MAX) {
+            0 => String::new(),
+            more => format!(", and {more} more differ"),
+        };
+        reasons.push(format!(
+            "The old server and the new one began with different data: {}{more}. Restore both from the same dump; a command \
+             of `--restore` must fail if a part of it fails (`set -o pipefail`, `psql -v ON_ERROR_STOP=1`).",
+            named.join(", ")
+        ));
+    }
+    reasons
+}
+
+fn inspection(report: &UpgradeReport) -> Option<String> {
+    let unchecked = report.inspection.unchecked.iter();
+    let parts: Vec<&str> = unchecked
+        .filter(|one| one.can_block())
+        .map(|one| one.part.as_str())
+        .collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "Parts that can block the upgrade were not checked: {}; give a role that may read them.",
+            parts.join(", ")
+        )
+    })
+}

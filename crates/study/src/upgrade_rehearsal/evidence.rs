@@ -1,0 +1,95 @@
+//! Extent of the comparison that a decision rests on.
+
+use compare::proof::Effect;
+use compare::{Comparison, Finding, InconclusiveReason};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::proof::{ProofJournal, ProofSideReport};
+
+/// Bytes of temporary files that count as none.
+const TEMPORARY_BYTES_FEW: u64 = 1 << 20;
+
+/// Extent of the comparison of both versions, and the measurements that support an effect on time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+pub struct RehearsalEvidence {
+    /// Statements whose times could be judged.
+    pub judged: u64,
+    /// Statements with too few executions, or too much noise.
+    pub unjudged: u64,
+    /// Executions whose numbers of rows were compared.
+    pub answers: u64,
+    /// Executions whose values were compared by checksum.
+    pub checksums: u64,
+    /// Statements whose rows also differ between runs of one version. They do not count as other rows.
+    pub unsteady: u64,
+    /// Statements of which some executions could not be compared.
+    pub incomplete: u64,
+    /// Reason why the comparison of statements is inconclusive; `null` if it is not.
+    pub inconclusive: Option<InconclusiveReason>,
+    /// Whether the servers' counters exclude that statements with most of the time take twice as long.
+    pub excludes_doubling: bool,
+    /// Processor time of the server, new / old; `null` if it was not measured.
+    pub processor_time: Option<Effect>,
+    /// Mean bytes of temporary files of a run, new / old; `null` if they were not measured.
+    pub temporary_files: Option<f64>,
+}
+
+impl RehearsalEvidence {
+    /// Collects the evidence of a proof whose only side is the new version.
+    pub(super) fn new(
+        journal: &ProofJournal,
+        side: Option<&ProofSideReport>,
+        comparison: Option<&Comparison>,
+    ) -> Self {
+        let mut evidence = comparison.map(Self::of_comparison).unwrap_or_default();
+        let mut numbers = side.iter().flat_map(|side| &side.numbers);
+        evidence.processor_time = numbers
+            .find(|one| one.name == "cpu")
+            .and_then(|one| one.effect);
+        evidence.temporary_files = temporary_files(journal);
+        evidence
+    }
+
+    fn of_comparison(comparison: &Comparison) -> Self {
+        let is_judged = |finding: Finding| !matches!(finding, Finding::InsufficientData { .. });
+        let all = comparison.statements.len();
+        let statements = comparison.statements.iter();
+        let judged = statements
+            .filter(|one| is_judged(one.service.finding))
+            .count();
+        let rows = &comparison.rows;
+        let changes = rows.changes.iter();
+        RehearsalEvidence {
+            judged: judged as u64,
+            unjudged: (all - judged) as u64,
+            answers: rows.compared,
+            checksums: rows.digests,
+            unsteady: changes.filter(|change| change.unsteady).count() as u64,
+            incomplete: rows.incomplete as u64,
+            inconclusive: match comparison.verdict {
+                compare::Verdict::Inconclusive { reason, .. } => Some(reason),
+                _ => None,
+            },
+            excludes_doubling: comparison.excludes_doubling(),
+            ..RehearsalEvidence::default()
+        }
+    }
+
+    /// Returns the number of statements of the comparison.
+    pub fn statements(&self) -> u64 {
+        self.judged + self.unjudged
+    }
+}
+
+/// Returns the ratio of the mean bytes of temporary files of a run.
+fn temporary_files(journal: &ProofJournal) -> Option<f64> {
+    let mean = |side: usize| {
+        let records = journal.records().filter(|one| one.trial.side == side);
+        let bytes: Option<Vec<u64>> = records.map(|one| one.numbers.temporary_bytes).collect();
+        let bytes = bytes.filter(|bytes| !bytes.is_empty())?;
+        let few = |bytes: &u64| (*bytes).max(TEMPORARY_BYTES_FEW) as f64;
+        Some(bytes.iter().map(few).sum::<f64>() / bytes.len() as f64)
+    };
+    Some(mean(1)? / mean(0)?)
+}
