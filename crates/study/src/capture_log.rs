@@ -151,9 +151,6 @@ fn write_series(
         is_empty: true,
     };
     let report = capture(request.log, &mut sink)?;
-    if report.series.overlaps.iter().any(|overlap| !overlap.same) {
-        sink.sink.note_several_servers();
-    }
     let status = sink.sink.finish(provenance(&report, given, None));
     let status = status.map_err(Failure::could_not)?;
     Ok(CapturedLog {
@@ -282,6 +279,10 @@ impl<S: EventSink> EventSink for InterruptibleSink<'_, S> {
 
     fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
         self.sink.server_event(event)
+    }
+
+    fn note_several_servers(&mut self) -> Result<(), SinkError> {
+        self.sink.note_several_servers()
     }
 
     fn needs_held(&self) -> bool {

@@ -37,6 +37,8 @@ pub struct ArchiveWriter {
     on_failure: OnFailure,
     encryption: Option<Encryption>,
     series: Option<SeriesMember>,
+    /// File that is no table and stays in the finished archive.
+    kept_file: Option<&'static str>,
     finished: bool,
     /// Lock on the directory, which prevents a recovery while it is being written.
     _lock: Option<fs::File>,
@@ -87,6 +89,7 @@ impl ArchiveWriter {
             on_failure,
             encryption: (!recipients.is_empty()).then(|| Encryption::to(recipients)),
             series: None,
+            kept_file: None,
             finished: false,
         };
         writer.manifest(false, Vec::new(), serde_json::Value::Null)?;
@@ -108,6 +111,7 @@ impl ArchiveWriter {
             on_failure: OnFailure::Keep,
             encryption: None,
             series: None,
+            kept_file: None,
             finished: false,
             _lock: lock(partial),
         })
@@ -120,6 +124,11 @@ impl ArchiveWriter {
     pub fn join_series(&mut self, member: SeriesMember) -> Result<(), ArchiveError> {
         self.series = Some(member);
         self.note(serde_json::Value::Null)
+    }
+
+    /// Keeps a file of the directory when the archive is finished. Others that are no tables are removed.
+    pub fn keep_file(&mut self, name: &'static str) {
+        self.kept_file = Some(name);
     }
 
     /// Stores `body` in the unfinished manifest, for a recovery.
@@ -207,7 +216,8 @@ impl ArchiveWriter {
             let name = entry.file_name();
             let is_private = self.encryption.is_some() && name == PRIVATE;
             let is_manifest = name == MANIFEST;
-            let is_kept = is_private || is_manifest;
+            let is_state = self.kept_file.is_some_and(|kept| name == kept);
+            let is_kept = is_private || is_manifest || is_state;
             if !is_kept && !files.iter().any(|file| name == file.name.as_str()) {
                 let path = entry.path();
                 fs::remove_file(&path).map_err(|error| ArchiveError::io("remove", &path, error))?;

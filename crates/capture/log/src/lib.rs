@@ -291,6 +291,10 @@ pub fn capture(options: LogOptions<'_>, sink: &mut dyn EventSink) -> Result<LogR
         if let (None, Some(on_source)) = (&follower, &mut on_source) {
             on_source(&source.input.name());
         }
+        if turn.is_of_other_server() {
+            // Before the first of its events, which a series may leave out.
+            capture.assembler.note_several_servers()?;
+        }
         capture.read_source(source, turn)?;
     }
     capture.finish(left_out)

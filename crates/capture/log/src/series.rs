@@ -170,6 +170,11 @@ pub(super) struct SourceTurn {
 }
 
 impl SourceTurn {
+    /// Whether it overlaps with another log without having its messages.
+    pub(super) fn is_of_other_server(&self) -> bool {
+        self.overlap.as_ref().is_some_and(|overlap| !overlap.same)
+    }
+
     /// Creates the turn of a single source.
     pub(super) fn single() -> Self {
         SourceTurn {

@@ -68,6 +68,14 @@ pub trait EventSink {
         let _ = held;
     }
 
+    /// Notes that the source has logs of several servers, whose events are not in the order of time.
+    ///
+    /// # Errors
+    /// If it cannot be stored; the capture ends.
+    fn note_several_servers(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
     /// Returns whether the sink is so fast that reading ahead in another thread costs more than it
     /// saves.
     fn only_counts(&self) -> bool {

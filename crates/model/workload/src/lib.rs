@@ -84,4 +84,4 @@ pub use wire_details::{
     REPORTED_STANDARD_CONFORMING_STRINGS, ResultFormat, RowDigest, Setting, WireDetails,
     is_reported, value_digest,
 };
-pub use writer::{WorkloadWriter, WriterOptions};
+pub use writer::{PendingCheckpoint, WorkloadWriter, WriterOptions};

@@ -12,7 +12,9 @@ use crate::event::{Event, EventKind};
 use crate::external_sort::{MERGED, MERGED_TABLE};
 use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
 use crate::redactor::NoRedaction;
-use crate::series::{CarriedCounts, PartAccount, RecoveredPart, refuse_captured_again};
+use crate::series::{
+    CarriedCounts, PartAccount, PartCheckpoint, RecoveredPart, refuse_captured_again,
+};
 use crate::session::Session;
 use crate::table::{EVENT, EventRows};
 use crate::writer::{WorkloadWriter, WriterOptions};
@@ -133,7 +135,7 @@ fn finish(
         session.statements += late_statements.remove(&session.id).unwrap_or(0);
         writer.session(session)?;
     }
-    refuse_unreadable(partial, &writer.info)?;
+    refuse_unreadable(partial, &writer.info, unended.series.is_some())?;
     if let Some(member) = &unended.series {
         if let Some(last_due_us) = part.as_ref().and_then(RecoveredPart::last_due_us) {
             refuse_captured_again(partial, member, last_due_us)?;
@@ -172,9 +174,15 @@ fn event_files(
     Ok(files.into_iter().partition(|file| file.table == "late"))
 }
 
-/// Refuses a workload that has data and no event.
-fn refuse_unreadable(partial: &Path, info: &WorkloadInfo) -> Result<(), ArchiveError> {
-    match info.events == 0 && has_data(partial) {
+/// Refuses a workload that has data and no event, and a part that states that it had events.
+fn refuse_unreadable(
+    partial: &Path,
+    info: &WorkloadInfo,
+    is_part: bool,
+) -> Result<(), ArchiveError> {
+    let state = PartCheckpoint::read(partial).filter(|_| is_part);
+    let had_events = state.is_some_and(|state| state.has_events);
+    match info.events == 0 && (had_events || has_data(partial)) {
         false => Ok(()),
         true => Err(ArchiveError::Damaged {
             path: partial.to_owned(),

@@ -35,12 +35,13 @@ use crate::format::CapturedServer;
 
 pub(crate) use account::add_account;
 pub use account::{CarriedCounts, PartAccount};
-pub use checkpoint::PartCheckpoint;
+pub(crate) use checkpoint::CHECKPOINT_FILE;
+pub use checkpoint::{ClosedPart, PartCheckpoint};
 pub use join::SessionJoiner;
 pub use parts::{Series, SeriesPart, UnfinishedPart, part_name};
 pub use protection::SeriesProtection;
-pub use recovered::note_complete_parts;
 pub(crate) use recovered::{RecoveredPart, refuse_captured_again};
+pub use recovered::{limit_to_lost_part, note_complete_parts};
 pub use running::{
     HeldEvent, RunningEvent, RunningEvents, count_events, is_among, settled_us, take_event,
 };
@@ -168,11 +169,14 @@ pub struct SeriesInfo {
     /// Number of such events that are not in the list, since it is full.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub running_left_out: u64,
+    /// Latest time at which one of these ended, in microseconds since 1970-01-01 UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out_to_us: Option<i64>,
     /// Times of server events in the parts, near [`SeriesInfo::captured_to_us`] or later.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub running_server: Vec<i64>,
-    /// Statements that ran when a capture was stopped. The parts have them without a duration, and a log that is read again
-    /// has it. At most one of each session that was open.
+    /// Statements that ran when a capture ended, as far as is known. The parts have them without a duration, and a log that is
+    /// read again has it. At most one of each session that was open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unended: Vec<RunningEvent>,
     /// Events that had ended by [`SeriesInfo::recorded_to_us`] and are in no part, since the source had not delivered them when
@@ -216,6 +220,7 @@ impl SeriesInfo {
             noted_recoveries: Vec::new(),
             running: Vec::new(),
             running_left_out: 0,
+            left_out_to_us: None,
             running_server: Vec::new(),
             unended: Vec::new(),
             held: Vec::new(),
@@ -232,11 +237,47 @@ impl SeriesInfo {
         self.captured_to_us.max(self.recovered_to_us)
     }
 
+    /// Notes a complete part of this number, and its last state.
+    pub fn note_complete(&mut self, number: u64, mut state: PartCheckpoint) {
+        self.captured_to_us = self.captured_to_us.max(state.known_to_us());
+        let closed = state.closed.take().unwrap_or_default();
+        self.running.extend(closed.running);
+        self.running_server.extend(closed.running_server);
+        self.note_closed(number, state);
+        self.noted_part = self.noted_part.max(number);
+        self.forget_noted();
+        self.forget_settled();
+    }
+
+    /// Notes what the source held when a part got its last event, and which statements ran. The states of later parts are
+    /// later.
+    fn note_closed(&mut self, number: u64, state: PartCheckpoint) {
+        if self.noted_recoveries.iter().all(|noted| *noted <= number) {
+            self.note_state(number, state);
+        }
+    }
+
+    /// Notes what the source held at the state of a part, and which statements ran.
+    fn note_state(&mut self, number: u64, state: PartCheckpoint) {
+        if self.noted_part < number {
+            self.held = state.held;
+            self.unended = state.unended;
+        }
+    }
+
+    fn forget_noted(&mut self) {
+        let noted_part = self.noted_part;
+        self.noted_recoveries.retain(|number| *number > noted_part);
+    }
+
     /// Forgets running events that are settled. Of too many, the first to end are left out and counted.
     pub fn forget_settled(&mut self) {
         if let Some(recorded_to_us) = self.recorded_to_us() {
             let settled_us = settled_us(recorded_to_us);
             (self.running).retain(|event| event.ended_us >= settled_us);
+            if self.left_out_to_us.is_some_and(|to_us| to_us < settled_us) {
+                (self.running_left_out, self.left_out_to_us) = (0, None);
+            }
         }
         if let Some(captured_to_us) = self.captured_to_us {
             let settled_us = settled_us(captured_to_us);
@@ -245,9 +286,10 @@ impl SeriesInfo {
         self.running.sort_unstable_by_key(|event| event.ended_us);
         self.running_server.sort_unstable();
         let excess = self.running.len().saturating_sub(RUNNING_MAX);
-        self.running.drain(..excess);
         let server_excess = self.running_server.len().saturating_sub(RUNNING_MAX);
-        self.running_server.drain(..server_excess);
+        let left_out = self.running.drain(..excess).map(|event| event.ended_us);
+        let left_out = left_out.chain(self.running_server.drain(..server_excess));
+        self.left_out_to_us = self.left_out_to_us.max(left_out.max());
         self.running_left_out += (excess + server_excess) as u64;
     }
 
@@ -312,5 +354,26 @@ impl SeriesInfo {
             .and_then(|()| std::fs::rename(&fresh, &path))
             .map_err(|error| ArchiveError::io("write", &path, error))?;
         archive::sync_parent(&path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_that_a_full_list_left_out_are_counted_until_they_are_settled() {
+        let mut info = SeriesInfo::new("id".to_owned(), "log", 60_000_000, 0);
+        let times = (0_i64..).map(|index| RunningEvent::new(index * 1000, None, None));
+        info.running = times.take(RUNNING_MAX + 10).collect();
+        info.forget_settled();
+        assert_eq!(
+            (info.running_left_out, info.left_out_to_us),
+            (10, Some(9000))
+        );
+        info.captured_to_us = Some(2_000_000);
+        info.forget_settled();
+        assert_eq!((info.running_left_out, info.left_out_to_us), (0, None));
+        assert_eq!(info.running.len(), RUNNING_MAX + 10 - 1000);
     }
 }

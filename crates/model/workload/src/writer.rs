@@ -19,7 +19,7 @@ use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
 use crate::lineage::MaskNote;
 use crate::redaction::pattern_without_secret;
 use crate::redactor::Redactor;
-use crate::series::{PartAccount, PartCheckpoint};
+use crate::series::{CHECKPOINT_FILE, PartAccount, PartCheckpoint};
 use crate::server_event::{ServerEvent, ServerEventKind};
 use crate::server_event_sort::ServerEventSorter;
 use crate::session::Session;
@@ -97,6 +97,16 @@ struct WritingThread {
     thread: JoinHandle<Result<Option<WrittenEvents>, ArchiveError>>,
 }
 
+/// A checkpoint that may not be written yet.
+pub struct PendingCheckpoint(Receiver<()>);
+
+impl PendingCheckpoint {
+    /// Waits until it is written, or cannot be. The next call of the writer returns the error then.
+    pub fn wait(self) {
+        let _ = self.0.recv();
+    }
+}
+
 /// Message to the writing thread.
 enum WriterMessage {
     Events(EventBatch),
@@ -104,6 +114,7 @@ enum WriterMessage {
     Checkpoint {
         up_to_us: i64,
         part: Option<PartCheckpoint>,
+        written: SyncSender<()>,
     },
     /// Note these servers for a recovery.
     Servers(Vec<CapturedServer>),
@@ -149,7 +160,8 @@ impl WorkloadWriter {
         Self::begin(archive, options, Box::new(redactor))
     }
 
-    /// Creates a part of a series as [`Self::create_for`] does.
+    /// Creates a part of a series as [`Self::create_for`] does. `state` is that before its first event, unless its source
+    /// does not come again.
     ///
     /// # Errors
     /// As [`Self::create`].
@@ -157,11 +169,16 @@ impl WorkloadWriter {
         path: &Path,
         options: WriterOptions,
         recipients: &[Recipient],
-        member: SeriesMember,
+        (member, state): (SeriesMember, Option<PartCheckpoint>),
         redactor: impl Redactor + 'static,
     ) -> Result<Self, ArchiveError> {
         let on_failure = options.on_failure();
         let mut archive = ArchiveWriter::create_for(path, KIND, FORMAT, on_failure, recipients)?;
+        if let Some(state) = state {
+            // A part is recognised by its manifest, and must have its state then.
+            state.write(archive.directory())?;
+            archive.keep_file(CHECKPOINT_FILE);
+        }
         archive.join_series(member)?;
         Self::begin(archive, options, Box::new(redactor))
     }
@@ -188,11 +205,17 @@ impl WorkloadWriter {
                 for piece in received {
                     let chunk = match piece {
                         WriterMessage::Events(chunk) => chunk,
-                        WriterMessage::Checkpoint { up_to_us, part } => {
+                        WriterMessage::Checkpoint {
+                            up_to_us,
+                            part,
+                            written,
+                        } => {
                             events.checkpoint(up_to_us)?;
                             if let Some(part) = part {
                                 part.write(events.archive.directory())?;
                             }
+                            // It is waited for if the receiver is still there.
+                            let _ = written.try_send(());
                             continue;
                         }
                         WriterMessage::Servers(servers) => {
@@ -296,10 +319,11 @@ impl WorkloadWriter {
     /// # Errors
     /// If writing failed before.
     pub fn checkpoint(&mut self, up_to_us: i64) -> Result<(), ArchiveError> {
-        self.send_checkpoint(up_to_us, None)
+        self.send_checkpoint(up_to_us, None).map(drop)
     }
 
-    /// Writes events as [`Self::checkpoint`] does, and then the state of this part of a series, for a recovery.
+    /// Writes events as [`Self::checkpoint`] does, and then the state of this part of a series, for a recovery. The caller
+    /// can wait until both are written.
     ///
     /// # Errors
     /// As [`Self::checkpoint`].
@@ -307,7 +331,7 @@ impl WorkloadWriter {
         &mut self,
         up_to_us: i64,
         part: PartCheckpoint,
-    ) -> Result<(), ArchiveError> {
+    ) -> Result<PendingCheckpoint, ArchiveError> {
         self.send_checkpoint(up_to_us, Some(part))
     }
 
@@ -315,11 +339,17 @@ impl WorkloadWriter {
         &mut self,
         up_to_us: i64,
         part: Option<PartCheckpoint>,
-    ) -> Result<(), ArchiveError> {
+    ) -> Result<PendingCheckpoint, ArchiveError> {
         if self.chunk.len() > 0 {
             self.send_chunk()?;
         }
-        self.send(WriterMessage::Checkpoint { up_to_us, part })
+        let (written, pending) = mpsc::sync_channel(1);
+        self.send(WriterMessage::Checkpoint {
+            up_to_us,
+            part,
+            written,
+        })?;
+        Ok(PendingCheckpoint(pending))
     }
 
     /// Notes the servers that the traffic goes to, for a recovery. To be called before the first event.
@@ -451,7 +481,6 @@ impl WorkloadWriter {
             starting_point: noted.or(provenance.starting_point),
             ..provenance
         };
-        PartCheckpoint::remove(archive.directory())?;
         let body = serde_json::to_value(&self.info).expect("plain data");
         archive.finish(files, body)?;
         Ok(std::mem::take(&mut self.info))

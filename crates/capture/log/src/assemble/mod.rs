@@ -117,6 +117,11 @@ impl<'s> Assembler<'s> {
         }
     }
 
+    /// Notes that the logs are of several servers.
+    pub(super) fn note_several_servers(&mut self) -> Result<(), SinkError> {
+        self.output.sink.note_several_servers()
+    }
+
     /// Handles the next entry.
     #[inline]
     pub(super) fn handle_entry(&mut self, entry: &Entry<'_>) -> Result<(), SinkError> {

@@ -119,6 +119,14 @@ impl CarriedSessions {
         self.by_number.insert(event.session, session);
     }
 
+    /// Notes whether the last event of a session is a statement without a duration. It may still run.
+    pub(super) fn note_unended(&mut self, event: &EventRef<'_>, times: RunningEvent) {
+        let is_unended = event.kind.is_statement() && event.outcome.duration_us.is_none();
+        if let Some(session) = self.by_number.get_mut(&event.session) {
+            session.unended = is_unended.then_some(times);
+        }
+    }
+
     /// Follows the state of a session through its next event. Returns the number of sessions whose state was dropped.
     pub(super) fn follow(&mut self, event: &EventRef<'_>, limit_bytes: usize) -> u64 {
         let Some(session) = self.by_number.get_mut(&event.session) else {

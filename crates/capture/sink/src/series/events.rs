@@ -4,19 +4,21 @@ use workload::series::{HeldEvent, RunningEvent};
 use workload::{EventRef, KindRef, ServerEvent, Session};
 
 use super::carried::CARRIED_BYTES_MAX;
+use super::finisher::FinisherTask;
 use super::part::OpenPart;
 use super::recorded::HeldEvents;
-use super::{NO_PART, SeriesRecorder};
+use super::{AHEAD_US_MAX, LATE_US, NO_PART, SeriesRecorder};
 use crate::sink::{EventSink, SessionStart, SinkError};
 
 impl SeriesRecorder {
     /// Leaves out an event that an earlier capture has, but follows the state of its session.
-    fn leave_out(&mut self, event: &EventRef<'_>) {
+    fn leave_out(&mut self, event: &EventRef<'_>, times: RunningEvent) {
         self.left_out += 1;
         if self.sessions.get_mut(event.session).is_none() {
             let in_series = self.first_session + event.session;
             self.sessions.begin(event, in_series, NO_PART);
         }
+        self.sessions.note_unended(event, times);
         self.sessions.follow(event, CARRIED_BYTES_MAX);
     }
 
@@ -46,23 +48,29 @@ impl EventSink for SeriesRecorder {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
         let sql = event.kind.sql().filter(|_| !self.is_live_traffic);
         let times = RunningEvent::new(event.due_us, event.outcome.duration_us, sql);
+        if !self.is_live_traffic && self.ahead_us(times.ended_us) <= AHEAD_US_MAX {
+            self.recorded.note_read(times);
+        }
         self.held.deliver(event.session, times);
         if self.recorded.take(times) {
-            self.leave_out(event);
+            self.leave_out(event, times);
             return Ok(());
         }
         let (at_us, is_ahead) = self.part_time(event.due_us);
+        // A part that is opened for the event does not have it, so its first state has it as held.
+        self.in_delivery = Some(HeldEvent::of_source(event.session, times));
         let index = self.part_for(at_us).map_err(SinkError::new)?;
+        self.in_delivery = None;
         let index = self.enter_part(event, index)?;
+        let is_oldest = index == 0;
         let part = &mut self.open[index];
         part.events_ahead += u64::from(is_ahead);
         if !self.is_live_traffic {
             part.note_running(times, self.held.limit(self.delivered_to_us));
         }
         if let Some(session) = self.sessions.get_mut(event.session) {
-            part.write(session, event, times)?;
-            let is_unended = event.kind.is_statement() && event.outcome.duration_us.is_none();
-            session.unended = is_unended.then_some(times);
+            part.write(session, event, (times, is_oldest))?;
+            self.sessions.note_unended(event, times);
             let dropped = self.sessions.follow(event, CARRIED_BYTES_MAX);
             if dropped > 0 {
                 self.publish();
@@ -72,6 +80,10 @@ impl EventSink for SeriesRecorder {
         let (first_us, last_us) = self.span_us.unwrap_or((due_us, due_us));
         self.span_us = Some((first_us.min(due_us), last_us.max(due_us)));
         self.note_reported(times.ended_us);
+        self.events_since_checkpoint += 1;
+        if self.events_since_checkpoint >= self.checkpoint_events && !self.is_live_traffic {
+            self.checkpoint(self.delivered_to_us.saturating_sub(LATE_US))?;
+        }
         let oldest = self.open.front();
         let is_over = |part: &OpenPart| part.member.to_us + self.wait_us <= self.delivered_to_us;
         match self.open.len() > 1 && oldest.is_some_and(is_over) {
@@ -127,6 +139,15 @@ impl EventSink for SeriesRecorder {
         part.sink.server_event(event)?;
         self.note_reported(reported_us);
         Ok(())
+    }
+
+    /// Such a series is not continued: the time up to which it has everything differs between the servers.
+    fn note_several_servers(&mut self) -> Result<(), SinkError> {
+        if std::mem::replace(&mut self.has_several_servers, true) {
+            return Ok(());
+        }
+        let change = FinisherTask::Change(Box::new(|info| info.has_several_servers = true));
+        self.finisher.send(change).map_err(SinkError::new)
     }
 
     fn needs_held(&self) -> bool {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use workload::series::{
-    CarriedCounts, HeldEvent, RunningEvent, SERIES_FILE, SeriesInfo, SeriesState,
+    CarriedCounts, HeldEvent, PartCheckpoint, SERIES_FILE, SeriesInfo, SeriesState,
 };
 use workload::{ArchiveError, DirectoryLock, Provenance, WorkloadInfo, WorkloadWriter};
 
@@ -16,22 +16,20 @@ use super::{OnNote, wall_us};
 use crate::mask::MaskSink;
 
 /// Maximum number of parts that wait for completion. Each holds the memory of its writer.
-const WAITING_MAX: usize = 1;
+const WAITING_MAX: usize = match cfg!(test) {
+    false => 1,
+    // A test can keep the finisher from completing any.
+    true => 1000,
+};
 
 /// A part whose events are all known.
 pub(super) struct FinishedPart {
     pub(super) number: u64,
-    /// Time up to which the source has delivered everything, at most the end of the part's time range.
-    pub(super) to_us: i64,
+    /// Its last state. Its time is at most the end of the part's time range.
+    pub(super) state: PartCheckpoint,
     pub(super) path: PathBuf,
     pub(super) sink: MaskSink<WorkloadWriter>,
     pub(super) provenance: Provenance,
-    /// Events of the part that ended near this time, or later.
-    pub(super) running: Vec<RunningEvent>,
-    /// Times of such server events.
-    pub(super) running_server: Vec<i64>,
-    /// Events that the source has not delivered.
-    pub(super) held: Vec<HeldEvent>,
 }
 
 /// A task of the finisher.
@@ -63,6 +61,8 @@ pub(super) struct FinisherState {
     pub(super) parts: PartList,
     /// Lock that shows that the series is being captured.
     pub(super) lock: DirectoryLock,
+    #[cfg(test)]
+    pub(super) gate: Option<std::sync::Arc<super::tests::gate::Gate>>,
 }
 
 impl Finisher {
@@ -146,17 +146,20 @@ impl FinisherState {
     }
 
     fn complete(&mut self, part: FinishedPart) -> Result<(), ArchiveError> {
+        #[cfg(test)]
+        self.pass(super::tests::gate::Stage::Closed);
         let (mut writer, masked) = part.sink.finish();
         writer.note_masks(masked);
         let written = writer.finish(part.provenance)?;
+        #[cfg(test)]
+        self.pass(super::tests::gate::Stage::Complete);
         let bytes = directory_bytes(&part.path);
         self.count(&written, bytes);
-        self.info.noted_part = self.info.noted_part.max(part.number);
-        let noted_part = self.info.noted_part;
-        (self.info.noted_recoveries).retain(|number| *number > noted_part);
-        self.info.running.extend(part.running);
-        self.info.running_server.extend(part.running_server);
-        self.advance(part.to_us, part.held)?;
+        self.info.note_complete(part.number, part.state);
+        self.write_info()?;
+        #[cfg(test)]
+        self.pass(super::tests::gate::Stage::Noted);
+        PartCheckpoint::remove(&part.path);
         (self.on_note)(&format!(
             "completed {}: {} statements, {:.1} MB",
             part.path.display(),
@@ -164,6 +167,11 @@ impl FinisherState {
             bytes as f64 / 1e6
         ));
         self.remove_oldest()
+    }
+
+    #[cfg(test)]
+    fn pass(&self, stage: super::tests::gate::Stage) {
+        self.gate.iter().for_each(|gate| gate.pass(stage));
     }
 
     fn count(&self, written: &WorkloadInfo, bytes: u64) {
@@ -185,6 +193,10 @@ impl FinisherState {
         self.info.captured_to_us = self.info.captured_to_us.max(to_us);
         self.info.held = held;
         self.info.forget_settled();
+        self.write_info()
+    }
+
+    fn write_info(&mut self) -> Result<(), ArchiveError> {
         self.watch.lock().captured_to_us = self.info.captured_to_us;
         self.info.write(&self.path)
     }

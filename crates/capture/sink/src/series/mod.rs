@@ -6,6 +6,7 @@
 
 mod account;
 mod carried;
+mod checkpoint;
 mod events;
 mod finisher;
 mod part;
@@ -23,9 +24,7 @@ use clock::{Clock, SystemClock, utc_text};
 use serde_json::Value;
 use transform::SecretRedactor;
 use transform::mask::Masker;
-use workload::series::{
-    HeldEvent, PartCheckpoint, RunningEvent, SeriesGap, is_live_traffic, part_name, settled_us,
-};
+use workload::series::{HeldEvent, RunningEvent, SeriesGap, is_live_traffic, part_name};
 use workload::{
     ArchiveError, Provenance, Recipient, SeriesMember, StartingPoint, WorkloadWriter, WriterOptions,
 };
@@ -55,6 +54,10 @@ const NO_PART: u64 = 0;
 /// Largest difference of a time stamp of another machine to the clock of this one, in microseconds. A later event is in the
 /// part of the time at which it arrives.
 const AHEAD_US_MAX: i64 = 60_000_000;
+
+/// Number of events after which those of a source that is read again survive a kill. A capture that is continued must know
+/// all later ones that are on disk.
+const CHECKPOINT_EVENTS: u64 = 50_000;
 
 /// Largest delay of most events, in microseconds.
 const LATE_US: i64 = 1_000_000;
@@ -91,11 +94,18 @@ pub struct SeriesRecorder {
     recorded: RecordedEvents,
     /// Events that the source has not delivered.
     held: HeldEvents,
+    /// The event that the source delivers, until its part is open.
+    in_delivery: Option<HeldEvent>,
     /// Last statements, without a duration, of sessions whose end was not seen.
     unended: Vec<RunningEvent>,
     /// Number of events that were left out, since an earlier capture has them.
     left_out: u64,
     has_several_servers: bool,
+    /// Number of checkpoints of the parts.
+    checkpoints: u64,
+    /// Number of events after the last one, and number after which the next one is due.
+    events_since_checkpoint: u64,
+    checkpoint_events: u64,
     /// Latest time that an event or its end has, at most that of this machine's clock.
     reported_to_us: Option<i64>,
     /// Clock of this machine.
@@ -151,9 +161,13 @@ impl SeriesRecorder {
                 false => RecordedEvents::of(&info),
             },
             held: HeldEvents::default(),
+            in_delivery: None,
             unended: Vec::new(),
             left_out: 0,
-            has_several_servers: false,
+            has_several_servers: info.has_several_servers,
+            checkpoints: 0,
+            events_since_checkpoint: 0,
+            checkpoint_events: CHECKPOINT_EVENTS,
             reported_to_us: None,
             wall_us,
             known_wall_us: i64::MIN,
@@ -169,6 +183,8 @@ impl SeriesRecorder {
                 on_note: options.on_note,
                 parts: Default::default(),
                 lock: started.lock,
+                #[cfg(test)]
+                gate: tests::repeated::gate(),
             })?,
             watch,
             path: options.path,
@@ -191,53 +207,6 @@ impl SeriesRecorder {
     pub fn note_provenance(&mut self, mut provenance: Provenance) {
         self.account = std::mem::take(&mut provenance.reconciliation);
         self.provenance = provenance;
-    }
-
-    /// Notes that the source has logs of several servers.
-    pub fn note_several_servers(&mut self) {
-        self.has_several_servers = true;
-    }
-
-    /// Makes all events due by `up_to_us` (wall time) survive a kill.
-    ///
-    /// # Errors
-    /// If they cannot be written.
-    pub fn checkpoint(&mut self, up_to_us: i64) -> Result<(), SinkError> {
-        let state = self.part_checkpoint(up_to_us);
-        for part in &mut self.open {
-            let writer = part.sink.inner_mut();
-            let secured = match &state {
-                None => writer.checkpoint(up_to_us),
-                Some(state) => writer.checkpoint_part(up_to_us, state.clone()),
-            };
-            secured.map_err(SinkError::new)?;
-        }
-        Ok(())
-    }
-
-    /// Returns the events that the source has not delivered, and those of earlier captures that no capture has.
-    fn held_events(&self) -> Vec<HeldEvent> {
-        let held = self.held.iter().map(|event| {
-            let session = self.sessions.get(event.session);
-            HeldEvent {
-                session: self.first_session + event.session,
-                part: session.map_or(NO_PART, |session| session.part),
-                sequence: session.map_or(0, |session| session.sequence),
-                ..*event
-            }
-        });
-        held.chain(self.recorded.held().iter().copied()).collect()
-    }
-
-    /// Returns the state of a part that has all its events up to this time on disk. Live traffic does not come again, so it
-    /// needs none.
-    fn part_checkpoint(&self, up_to_us: i64) -> Option<PartCheckpoint> {
-        let to_us = self.held.limit(up_to_us.min(self.delivered_to_us));
-        let is_known = to_us > i64::MIN && !self.is_live_traffic;
-        is_known.then(|| PartCheckpoint {
-            to_us,
-            held: self.held_events(),
-        })
     }
 
     /// Notes that everything that had ended by `to_us` (wall time) was delivered, and completes the parts that this allows.
@@ -280,6 +249,27 @@ impl SeriesRecorder {
     /// # Errors
     /// If a part cannot be written.
     pub fn finish(mut self, provenance: Provenance) -> Result<SeriesStatus, SinkError> {
+        self.close_parts(provenance)?;
+        self.publish();
+        self.note_left_out();
+        self.recorded.forget_missed();
+        let is_live_traffic = self.is_live_traffic;
+        let (held, unended) = (self.held_events(), self.unended_statements());
+        let complete = FinisherTask::Change(Box::new(move |info| {
+            if !is_live_traffic {
+                (info.held, info.unended) = (held, unended);
+            }
+            mark_complete(info);
+        }));
+        let finished = self.finisher.send(complete);
+        finished
+            .and_then(|()| self.finisher.join())
+            .map_err(SinkError::new)?;
+        Ok(self.watch.status())
+    }
+
+    /// Closes all parts, since the source has ended.
+    fn close_parts(&mut self, provenance: Provenance) -> Result<(), SinkError> {
         self.note_provenance(provenance);
         // The source has ended, so it holds nothing.
         self.held = HeldEvents::default();
@@ -300,41 +290,24 @@ impl SeriesRecorder {
         while !self.open.is_empty() {
             self.complete_oldest(true).map_err(SinkError::new)?;
         }
-        self.publish();
-        if let Some(to_us) = self.recorded.to_us().filter(|_| self.left_out > 0) {
-            (self.on_note)(&format!(
-                "left out {} events that ended by {}, since the series has them",
-                self.left_out,
-                utc_text(to_us)
-            ));
-            if self.has_several_servers {
-                (self.on_note)(
-                    "the logs are of several servers, so some of these events may be of a server whose log the series does not have; capture the log of each server into a series of its own",
-                );
-            }
-        }
-        let has_several_servers = self.has_several_servers;
-        let unended = self.unended_statements();
-        let complete = FinisherTask::Change(Box::new(move |info| {
-            info.has_several_servers |= has_several_servers;
-            info.unended = unended;
-            mark_complete(info);
-        }));
-        let finished = self.finisher.send(complete);
-        finished
-            .and_then(|()| self.finisher.join())
-            .map_err(SinkError::new)?;
-        Ok(self.watch.status())
+        Ok(())
     }
 
-    /// Returns the statements that run when the source ends, and those of earlier captures that were not found again.
-    fn unended_statements(&self) -> Vec<RunningEvent> {
-        if self.is_live_traffic {
-            return Vec::new();
+    /// Reports the events that were left out, since earlier captures have them.
+    fn note_left_out(&self) {
+        let Some(to_us) = self.recorded.to_us().filter(|_| self.left_out > 0) else {
+            return;
+        };
+        (self.on_note)(&format!(
+            "left out {} events that ended by {}, since the series has them",
+            self.left_out,
+            utc_text(to_us)
+        ));
+        if self.has_several_servers {
+            (self.on_note)(
+                "the logs are of several servers, so some of these events may be of a server whose log the series does not have; capture the log of each server into a series of its own",
+            );
         }
-        let now = self.sessions.iter().filter_map(|session| session.unended);
-        let now = now.chain(self.unended.iter().copied());
-        now.chain(self.recorded.unended().iter().copied()).collect()
     }
 
     /// Whether nothing is open, and the source had more than what the series has of an earlier capture.
@@ -420,13 +393,17 @@ impl SeriesRecorder {
             memory_bytes: SORT_BYTES,
             keep_unfinished: self.is_live,
         };
-        let redactor = SecretRedactor::default();
+        // Nothing of the part had ended before it begins.
+        let state = match self.is_live_traffic {
+            true => None,
+            false => Some(self.state(from_us)),
+        };
         let mut writer = WorkloadWriter::create_part(
             &path,
             options,
             &self.recipients,
-            member.clone(),
-            redactor,
+            (member.clone(), state),
+            SecretRedactor::default(),
         )?;
         writer.note_servers(self.provenance.servers.clone())?;
         if let Some(point) = self.starting_point.take().filter(|_| member.number == 1) {
@@ -446,10 +423,6 @@ impl SeriesRecorder {
         let is_first = self.last_to_us.is_none();
         self.last_to_us = Some(member.to_us);
         let masker = self.masker.as_ref().map(Masker::for_another_output);
-        if let Some(checkpoint) = self.part_checkpoint(from_us) {
-            // Nothing of the part had ended before it begins.
-            writer.checkpoint_part(i64::MIN, checkpoint)?;
-        }
         let mut part = OpenPart::new(path, member, MaskSink::new(writer, masker), is_first);
         part.account_before = self.account.clone();
         part.note_open_sessions(self.sessions.len());
@@ -498,27 +471,15 @@ impl SeriesRecorder {
             false => part.member.to_us.min(delivered_us),
         };
         let to_us = self.held.limit(to_us);
-        let (running, running_server) = part.take_running(settled_us(to_us));
-        let mut held = self.held_events();
-        if !self.is_live_traffic {
-            // Parts that are not complete can get lost.
-            held.extend(self.open.iter().flat_map(|open| &open.late).copied());
-        }
+        let state = self.close_part(&mut part, to_us)?;
         let finished = FinishedPart {
             number: part.member.number,
-            to_us,
-            running,
-            running_server,
-            held,
+            state,
             path: part.path,
             sink: part.sink,
             provenance,
         };
         self.announced_us = self.announced_us.max(part.member.to_us);
-        if !self.is_live_traffic {
-            // What was delivered until now is in this part or in these.
-            self.checkpoint(self.delivered_to_us.saturating_sub(LATE_US))?;
-        }
         let task = FinisherTask::Part(Box::new(finished));
         self.finisher.send(task).map_err(SinkError::new)
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use workload::series::{
-    CarriedCounts, HeldEvent, PartAccount, RunningEvent, RunningEvents, settled_us,
+    CarriedCounts, ClosedPart, HeldEvent, PartAccount, RunningEvent, RunningEvents, settled_us,
 };
 use workload::{Event, EventRef, SeriesMember, WorkloadWriter};
 
@@ -29,7 +29,9 @@ pub(super) struct OpenPart {
     running: RunningEvents,
     /// Such server events.
     running_server: RunningEvents,
-    /// Events that ended before its time range, whose part was complete.
+    /// Time of the first end of an event; `i64::MAX` if there is none.
+    pub(super) first_ended_us: i64,
+    /// Events that ended before its time range, while an earlier part was open.
     pub(super) late: Vec<HeldEvent>,
     account: PartAccount,
     /// Preludes by the last part with an event of their session.
@@ -52,6 +54,7 @@ impl OpenPart {
             events_ahead: 0,
             running: RunningEvents::default(),
             running_server: RunningEvents::default(),
+            first_ended_us: i64::MAX,
             late: Vec::new(),
             account: PartAccount::default(),
             carried: BTreeMap::new(),
@@ -102,7 +105,7 @@ impl OpenPart {
         &mut self,
         session: &mut CarriedSession,
         event: &EventRef<'_>,
-        times: RunningEvent,
+        (times, is_oldest): (RunningEvent, bool),
     ) -> Result<(), SinkError> {
         let is_late = !self.is_first && event.due_us < self.member.from_us;
         self.account.late_events += u64::from(is_late);
@@ -110,7 +113,8 @@ impl OpenPart {
         record.end_us = record.end_us.max(event.due_us);
         record.statements += u64::from(event.kind.is_statement());
         record.end_seen |= ends_session(event);
-        if times.ended_us < self.member.from_us {
+        self.first_ended_us = self.first_ended_us.min(times.ended_us);
+        if times.ended_us < self.member.from_us && !is_oldest {
             self.late.push(HeldEvent {
                 part: self.member.number,
                 sequence: session.sequence,
@@ -142,15 +146,15 @@ impl OpenPart {
             .add(RunningEvent::new(at_us, None, None));
     }
 
-    /// Returns the events, and the times of server events, that are not settled.
-    pub(super) fn take_running(&mut self, settled_us: i64) -> (Vec<RunningEvent>, Vec<i64>) {
+    /// Returns the events that are not settled.
+    pub(super) fn take_running(&mut self, settled_us: i64) -> ClosedPart {
         self.running.advance(settled_us);
         self.running_server.advance(settled_us);
         let server = std::mem::take(&mut self.running_server).finish();
-        (
-            std::mem::take(&mut self.running).finish(),
-            server.iter().map(|event| event.due_us).collect(),
-        )
+        ClosedPart {
+            running: std::mem::take(&mut self.running).finish(),
+            running_server: server.iter().map(|event| event.due_us).collect(),
+        }
     }
 
     /// Returns the account for the manifest.

@@ -19,9 +19,13 @@ pub(super) struct RecordedEvents {
     /// Events that ended near this time or later.
     running: HashMap<RunningEvent, u32>,
     /// Events that ended earlier and that no capture has.
-    held: Vec<HeldEvent>,
-    /// Statements that ran at a stop, and that the series has without their ends.
-    unended: Vec<RunningEvent>,
+    held: HashMap<RunningEvent, Vec<HeldEvent>>,
+    /// Statements that ran when a capture ended, and that the series has without their ends.
+    unended: HashMap<RunningEvent, u32>,
+    /// Those that were found, and whose ends are not settled.
+    ended: Vec<RunningEvent>,
+    /// Times at which the first event of the source was sent and at which its last one ended.
+    read_us: Option<(i64, i64)>,
     /// As `to_us`, for server events. A recovered part has none.
     server_to_us: Option<i64>,
     running_server: HashMap<RunningEvent, u32>,
@@ -32,14 +36,18 @@ impl RecordedEvents {
     pub(super) fn of(info: &SeriesInfo) -> Self {
         let server = info.running_server.iter();
         let to_us = info.recorded_to_us();
+        let mut held: HashMap<RunningEvent, Vec<HeldEvent>> = HashMap::new();
         // Others are recognised by not being in the list of running events.
-        let is_settled = |held: &&HeldEvent| is_settled(to_us, held.event);
-        let held = info.held.iter().filter(is_settled);
+        for one in info.held.iter().filter(|one| is_settled(to_us, one.event)) {
+            held.entry(one.event).or_default().push(*one);
+        }
         RecordedEvents {
             to_us,
             running: count_events(info.running.iter().copied()),
-            held: held.copied().collect(),
-            unended: info.unended.clone(),
+            held,
+            unended: count_events(info.unended.iter().copied()),
+            ended: Vec::new(),
+            read_us: None,
             server_to_us: info.captured_to_us,
             running_server: count_events(server.map(|at_us| RunningEvent::new(*at_us, None, None))),
         }
@@ -51,43 +59,72 @@ impl RecordedEvents {
     }
 
     /// Returns the events that no capture has and that were not found so far.
-    pub(super) fn held(&self) -> &[HeldEvent] {
-        &self.held
+    pub(super) fn held(&self) -> impl Iterator<Item = HeldEvent> {
+        self.held.values().flatten().copied()
+    }
+
+    /// Notes that the source has an event, whose time stamps are not ahead of the clock.
+    pub(super) fn note_read(&mut self, event: RunningEvent) {
+        let (first_us, last_us) = self.read_us.unwrap_or((event.due_us, event.ended_us));
+        self.read_us = Some((first_us.min(event.due_us), last_us.max(event.ended_us)));
     }
 
     /// Whether an earlier capture has an event of a client.
     pub(super) fn take(&mut self, event: RunningEvent) -> bool {
         let is_settled = is_settled(self.to_us, event);
-        if !is_settled && (take_event(&mut self.running, event) || self.take_unended(event)) {
+        // One that has not ended is noted again if it is the last of its session.
+        let unended = take_event(&mut self.unended, event.unended());
+        let running = match is_settled {
+            true => None,
+            false => take_event(&mut self.running, event),
+        };
+        if let Some(noted) = unended.or(running) {
+            if !is_settled && noted.ended_us < event.ended_us {
+                // Later captures do not find it by its end.
+                self.ended.push(event.unended());
+            }
             return true;
         }
         // It ran at the kill, so it can have ended after what is settled. Once it is written, no later capture may find it.
-        let mut held = self.held.iter();
-        let found = held.position(|held| held.is(event));
-        if let Some(index) = found {
-            self.held.swap_remove(index);
-        }
-        is_settled && found.is_none()
+        let is_held = self.take_held(event) || self.take_held(event.unended());
+        is_settled && !is_held
     }
 
-    /// Whether it is a statement that ran at a stop.
-    fn take_unended(&mut self, event: RunningEvent) -> bool {
-        let mut unended = self.unended.iter();
-        let found = unended.position(|one| *one == event.unended());
-        if let Some(index) = found {
-            self.unended.swap_remove(index);
+    fn take_held(&mut self, event: RunningEvent) -> bool {
+        let Some(same) = self.held.get_mut(&event) else {
+            return false;
+        };
+        same.pop();
+        if same.is_empty() {
+            self.held.remove(&event);
         }
-        found.is_some()
+        true
     }
 
-    /// Returns the statements that ran at a stop and that were not found so far.
-    pub(super) fn unended(&self) -> &[RunningEvent] {
-        &self.unended
+    /// Forgets held events that the source does not have, though it has earlier and later ones.
+    pub(super) fn forget_missed(&mut self) {
+        let Some((first_us, last_us)) = self.read_us else {
+            return;
+        };
+        let last_us = settled_us(last_us);
+        (self.held).retain(|event, _| event.due_us < first_us || event.ended_us >= last_us);
+    }
+
+    /// Returns the statements that ran when a capture ended and that were not found so far, or whose ends are not settled.
+    pub(super) fn unended(&self) -> impl Iterator<Item = RunningEvent> {
+        let counts = self.unended.iter();
+        let missing = counts.flat_map(|(event, count)| (0..*count).map(|_| *event));
+        missing.chain(self.ended.iter().copied())
     }
 
     /// Whether an earlier capture has an event of a client, or has noted that it is held.
     pub(super) fn knows(&self, event: RunningEvent) -> bool {
-        is_settled(self.to_us, event) || is_among(&self.running, event)
+        is_settled(self.to_us, event)
+            || is_among(&self.running, event)
+            || is_among(&self.unended, event.unended())
+            || [event, event.unended()]
+                .iter()
+                .any(|one| self.held.contains_key(one))
     }
 
     /// Whether an earlier capture has a server event of this time.
@@ -98,6 +135,7 @@ impl RecordedEvents {
                 &mut self.running_server,
                 RunningEvent::new(at_us, None, None),
             )
+            .is_some()
     }
 }
 
@@ -156,10 +194,10 @@ mod tests {
         let mut recorded = RecordedEvents::of(&info);
         let ended = RunningEvent::new(90_000_000, Some(20_000_000), Some("select 1"));
         assert!(!recorded.take(ended), "no capture has it");
-        assert_eq!(recorded.held(), []);
+        assert_eq!(recorded.held().count(), 0);
         // The next capture has everything up to a later time.
         info.captured_to_us = Some(200_000_000);
-        info.held = recorded.held().to_vec();
+        info.held = recorded.held().collect();
         assert!(RecordedEvents::of(&info).take(ended));
     }
 }

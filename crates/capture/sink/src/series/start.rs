@@ -9,7 +9,7 @@ use clock::utc_text;
 use transform::mask::{Mask, Masker};
 use workload::series::{
     PartCheckpoint, Retention, SESSIONS_PER_CAPTURE, Series, SeriesInfo, SeriesProtection,
-    SeriesState, is_live_traffic, note_complete_parts,
+    SeriesState, is_live_traffic, limit_to_lost_part, note_complete_parts,
 };
 use workload::{
     ArchiveError, CapturedServer, DirectoryLock, MaskNote, Provenance, Recipient, StartingPoint,
@@ -84,7 +84,7 @@ pub enum SeriesError {
         given: Box<SeriesProtection>,
     },
     /// It has logs of several servers, whose events were not captured in the order of time.
-    #[error("{} has the logs of several servers, and times alone do not determine which events of each server it has, so it cannot be continued; capture the log of each server into a series of its own", .0.display())]
+    #[error("{} has the logs of several servers, and times alone do not determine which events of each server it has, so it cannot be continued; capture the log of each server into a series of its own; if it is one server whose clock was set back, give another name", .0.display())]
     SeveralServers(PathBuf),
     /// The duration of a part is not possible.
     #[error(
@@ -99,8 +99,8 @@ pub enum SeriesError {
         /// Reason.
         error: ArchiveError,
     },
-    /// A part that was complete when its capture was killed cannot be read.
-    #[error("{error}; the capture of {} was killed when this part was complete, so its events must be read before its source is read again; give another name", series.display())]
+    /// The state of a part that was complete when its capture was killed cannot be read.
+    #[error("{error}; the capture of {} was killed when this part was complete, and without this file it is not known which events of the source the part has; restore it, or give another name", series.display())]
     Unnoted {
         /// The series.
         series: PathBuf,
@@ -357,12 +357,10 @@ fn recover_parts(
     if is_live_traffic(&options.provenance.source_kind) {
         return Ok(held);
     }
-    drop(held);
     note_complete_parts(&options.path).map_err(|error| SeriesError::Unnoted {
         series: options.path.clone(),
         error,
     })?;
-    held = lock(&options.path)?;
     for part in Series::open(&options.path)?.unfinished {
         // The recovery notes in the series what it recovered, under its lock.
         drop(held);
@@ -377,8 +375,8 @@ fn recover_parts(
             Err(ArchiveError::Damaged { .. }) => {
                 // It was killed before it had an event on disk, unless it states that it had some.
                 let state = PartCheckpoint::read(&part.path);
-                let state = state.filter(|state| state.to_us > part.member.from_us);
-                if let Some(PartCheckpoint { to_us, .. }) = state {
+                if let Some(PartCheckpoint { to_us, .. }) = state.filter(|state| state.has_events) {
+                    limit_to_lost_part(&part)?;
                     return Err(SeriesError::Lost {
                         part: part.path,
                         to_us,

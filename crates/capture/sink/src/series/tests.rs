@@ -17,8 +17,9 @@ use crate::sink::SessionStart;
 use session_model::SessionModel;
 
 mod continued;
+pub(super) mod gate;
 mod lifecycle;
-mod repeated;
+pub(super) mod repeated;
 mod session_model;
 
 const SECOND_US: i64 = 1_000_000;

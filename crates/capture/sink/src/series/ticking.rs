@@ -89,13 +89,6 @@ impl SeriesSink {
         }
     }
 
-    /// Notes that the source has logs of several servers. Such a series cannot be continued.
-    pub fn note_several_servers(&self) {
-        if let Some(recorder) = &mut lock(&self.shared).recorder {
-            recorder.note_several_servers();
-        }
-    }
-
     fn tick_regularly(&mut self) {
         let (stop, stopped) = channel();
         let shared = self.shared.clone();
@@ -196,6 +189,10 @@ impl EventSink for SeriesSink {
 
     fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
         self.with_recorder(|recorder| recorder.server_event(event))
+    }
+
+    fn note_several_servers(&mut self) -> Result<(), SinkError> {
+        self.with_recorder(SeriesRecorder::note_several_servers)
     }
 
     fn needs_held(&self) -> bool {

@@ -7,11 +7,10 @@ use archive::{ArchiveError, DirectoryLock, SeriesMember};
 use clock::utc_text;
 
 use super::{
-    HeldEvent, PartCheckpoint, RunningEvent, RunningEvents, Series, SeriesInfo, SeriesState,
-    UnfinishedPart, is_live_traffic, settled_us,
+    PartCheckpoint, RunningEvent, RunningEvents, Series, SeriesInfo, SeriesState, UnfinishedPart,
+    is_live_traffic, settled_us,
 };
 use crate::event::Event;
-use crate::reader::WorkloadReader;
 
 /// Attempts to lock a series, since a reader locks it for a moment.
 const LOCK_ATTEMPTS: u32 = 40;
@@ -69,16 +68,13 @@ pub(crate) fn refuse_captured_again(
 pub(crate) struct RecoveredPart {
     directory: PathBuf,
     member: SeriesMember,
-    /// State up to which all parts that the kill has left are on disk; `None` if one of them does not state it.
-    checkpoint: Option<PartCheckpoint>,
-    /// Number of this part, if it was complete; `None` if it is recovered.
-    noted_part: Option<u64>,
-    /// Parts that the same kill has left, with their own state.
+    /// State that is on disk of all parts that the kill has left and that could get more events, or that of this part if it
+    /// could not. Events that were delivered later are left out of `held`.
+    state: PartCheckpoint,
+    /// The other parts that could get more events.
     others: Vec<PathBuf>,
     last_due_us: Option<i64>,
     running: RunningEvents,
-    /// Events that the capture had not delivered at the checkpoint, with those that it delivered later.
-    held: Vec<HeldEvent>,
 }
 
 impl RecoveredPart {
@@ -88,40 +84,36 @@ impl RecoveredPart {
         let directory = directory(partial);
         let series = Series::open(directory).ok();
         let series = series.filter(|series| series.info.uuid == member.uuid);
-        let others = series.as_ref().map_or(Vec::new(), |series| {
-            let is_of_same_capture = |other: &&UnfinishedPart| {
-                let (one, other) = (member.number, other.member.number);
-                let (first, last) = (one.min(other), one.max(other));
-                let mut gaps = series.info.gaps.iter();
-                first < last && !gaps.any(|gap| first < gap.before_part && gap.before_part <= last)
-            };
-            let others = series.unfinished.iter().filter(is_of_same_capture);
-            others.map(|other| other.path.clone()).collect()
+        let mut state = PartCheckpoint::read(partial).unwrap_or_default();
+        let mut others = Vec::new();
+        let is_open = state.closed.is_none();
+        let left = series.iter().filter(|_| is_open).flat_map(|series| {
+            let others = series.unfinished.iter();
+            others.filter(|other| are_of_one_capture(&series.info, member.number, other))
         });
-        let all = std::iter::once(partial).chain(others.iter().map(PathBuf::as_path));
-        let checkpoints: Option<Vec<PartCheckpoint>> = all.map(PartCheckpoint::read).collect();
-        let checkpoint = checkpoints
-            .unwrap_or_default()
-            .into_iter()
-            .min_by_key(|one| one.to_us);
-        let info = series.as_ref().map(|series| &series.info);
-        let recorded_to_us = info.and_then(SeriesInfo::recorded_to_us);
-        let recorded_to_us = recorded_to_us.max(checkpoint.as_ref().map(|one| one.to_us));
-        // The capture noted what it held in one of both places, and in the series last if its time is later.
-        let captured_to_us = info.and_then(|info| info.captured_to_us);
-        let held = match &checkpoint {
-            Some(one) if Some(one.to_us) > captured_to_us => Some(&one.held),
-            _ => info.map(|info| &info.held),
-        };
+        for other in left {
+            let its = PartCheckpoint::read(&other.path).unwrap_or_default();
+            if its.closed.is_some() {
+                continue;
+            }
+            others.push(other.path.clone());
+            let to_us = state.to_us.min(its.to_us);
+            // What was held at the older one can be in no part.
+            let older = match its.order < state.order {
+                true => its,
+                false => state,
+            };
+            state = PartCheckpoint { to_us, ..older };
+        }
+        let recorded_to_us = series.and_then(|series| series.info.recorded_to_us());
+        let recorded_to_us = recorded_to_us.max(state.known_to_us());
         Some(RecoveredPart {
             directory: directory.to_owned(),
             member: member.clone(),
+            state,
             others,
-            noted_part: None,
             last_due_us: None,
             running: RunningEvents::since(recorded_to_us.map_or(i64::MIN, settled_us)),
-            held: held.cloned().unwrap_or_default(),
-            checkpoint,
         })
     }
 
@@ -131,10 +123,17 @@ impl RecoveredPart {
             return;
         }
         self.last_due_us = self.last_due_us.max(Some(event.due_us));
+        if self.state.closed.is_some() {
+            return;
+        }
         let number = self.member.number;
-        let mut held = self.held.iter();
+        let mut held = self.state.held.iter();
         if let Some(index) = held.position(|held| held.can_be(number, event)) {
-            self.held.swap_remove(index);
+            let found = self.state.held.swap_remove(index);
+            if event.kind.is_statement() && event.outcome.duration_us.is_none() {
+                // The source had ended before the statement did.
+                self.state.unended.push(found.event);
+            }
         }
         let times = RunningEvent::new(event.due_us, event.outcome.duration_us, None);
         self.running.add(times);
@@ -145,15 +144,29 @@ impl RecoveredPart {
         self.last_due_us
     }
 
+    /// Notes in the other parts that the kill has left up to which time all of them are on disk. They must not be taken for
+    /// more if this part is gone.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn limit_others(&self) -> Result<(), ArchiveError> {
+        for other in &self.others {
+            let its = PartCheckpoint::read(other).unwrap_or_default();
+            let limited = PartCheckpoint {
+                has_events: its.has_events,
+                ..self.state.clone()
+            };
+            limited.write(other)?;
+        }
+        Ok(())
+    }
+
     /// Notes in the description of the series up to which time its events were recovered, and what the capture that is
     /// continued must know. The gap after the part begins there. The part may have been moved out of its series.
     ///
     /// # Errors
     /// If the description cannot be written, or the series is being captured or recovered.
-    pub(crate) fn note(self) -> Result<(), ArchiveError> {
-        let Some(last_due_us) = self.last_due_us else {
-            return Ok(());
-        };
+    pub(crate) fn note(mut self) -> Result<(), ArchiveError> {
         let directory = self.directory.clone();
         let is_live = match SeriesInfo::read(&directory) {
             Ok(info) if info.uuid == self.member.uuid => is_live_traffic(&info.source_kind),
@@ -165,47 +178,69 @@ impl RecoveredPart {
             locked => locked?,
         };
         let mut info = SeriesInfo::read(&directory)?;
-        let recovered_to_us = match &self.checkpoint {
-            _ if is_live => Some(last_due_us),
-            Some(checkpoint) => Some(checkpoint.to_us),
-            None => None,
+        let number = self.member.number;
+        let recovered_to_us = match is_live {
+            true => self.last_due_us,
+            false => self.state.known_to_us(),
         };
-        let held = self.held;
-        if let Some(to_us) = recovered_to_us {
-            // The other parts must not be taken for more than all of them have.
-            for other in &self.others {
-                let held = held.clone();
-                PartCheckpoint { to_us, held }.write(other)?;
-            }
-        }
         info.recovered_to_us = info.recovered_to_us.max(recovered_to_us);
-        info.held = held;
         if !is_live {
-            info.running.extend(self.running.finish());
+            self.limit_others()?;
+            match self.state.closed.take() {
+                Some(closed) => {
+                    info.running.extend(closed.running);
+                    info.note_closed(number, self.state);
+                }
+                None => {
+                    info.running.extend(self.running.finish());
+                    info.note_state(number, self.state);
+                }
+            }
             info.forget_settled();
         }
-        match self.noted_part {
-            Some(number) => info.noted_part = info.noted_part.max(number),
-            None => info.noted_recoveries.push(self.member.number),
-        }
-        let noted_part = info.noted_part;
-        info.noted_recoveries.retain(|number| *number > noted_part);
+        info.noted_recoveries.push(number);
+        info.forget_noted();
         let mut gaps = info.gaps.iter_mut();
-        if let Some(gap) = gaps.find(|gap| self.member.number < gap.before_part) {
-            let to_us = recovered_to_us.unwrap_or(last_due_us);
+        if let Some(gap) = gaps.find(|gap| number < gap.before_part)
+            && let Some(to_us) = recovered_to_us.or(self.last_due_us)
+        {
             gap.from_us = gap.from_us.max(to_us).min(gap.to_us);
         }
         info.write(&directory)
     }
 }
 
-/// Notes in the description of a series the events of parts that were complete when the capture was killed, and that it
-/// had not noted. A capture that is continued must know them. To be called without the lock of the series.
+/// Whether an unfinished part was left by the capture of the part of this number. Sessions do not continue over a gap.
+fn are_of_one_capture(info: &SeriesInfo, number: u64, other: &UnfinishedPart) -> bool {
+    let (first, last) = (
+        number.min(other.member.number),
+        number.max(other.member.number),
+    );
+    let mut gaps = info.gaps.iter();
+    first < last && !gaps.any(|gap| first < gap.before_part && gap.before_part <= last)
+}
+
+/// Limits what a capture takes for recorded to what all parts of a kill have, before one of them is removed that cannot be
+/// read.
 ///
 /// # Errors
-/// If such a part cannot be read, or the description cannot be written.
+/// If it cannot be written.
+pub fn limit_to_lost_part(part: &UnfinishedPart) -> Result<(), ArchiveError> {
+    match RecoveredPart::begin(&part.path, Some(&part.member)) {
+        Some(lost) => lost.limit_others(),
+        None => Ok(()),
+    }
+}
+
+/// Notes in the description of a series the parts that were complete when the capture was killed, and that it had not noted.
+/// To be called with the lock of the series. Needs no key.
+///
+/// # Errors
+/// If the state of such a part cannot be read, or the description cannot be written.
 pub fn note_complete_parts(directory: &Path) -> Result<(), ArchiveError> {
-    let Series { info, parts, .. } = Series::open(directory)?;
+    let Series {
+        mut info, parts, ..
+    } = Series::open(directory)?;
     if info.state == SeriesState::Complete {
         return Ok(());
     }
@@ -214,18 +249,16 @@ pub fn note_complete_parts(directory: &Path) -> Result<(), ArchiveError> {
         if number <= info.noted_part || info.noted_recoveries.contains(&number) {
             continue;
         }
-        let reader = WorkloadReader::open(&part.path)?;
-        let start_wall_us = reader.info().provenance.start_wall_us;
-        let Some(mut found) = RecoveredPart::begin(&part.path, Some(&part.member)) else {
-            continue;
+        let state = PartCheckpoint::read(&part.path);
+        let Some(state) = state.filter(|state| state.closed.is_some()) else {
+            return Err(ArchiveError::Damaged {
+                path: part.path,
+                reason: "its checkpoint.json is missing or cannot be read".to_owned(),
+            });
         };
-        for item in reader.events()? {
-            let (mut event, _) = item?;
-            event.due_us += start_wall_us;
-            found.add(&event);
-        }
-        found.noted_part = Some(number);
-        found.note()?;
+        info.note_complete(number, state);
+        info.write(directory)?;
+        PartCheckpoint::remove(&part.path);
     }
     Ok(())
 }

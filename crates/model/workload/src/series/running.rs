@@ -110,7 +110,7 @@ pub fn count_events(events: impl IntoIterator<Item = RunningEvent>) -> HashMap<R
 fn notes_of(event: RunningEvent) -> [RunningEvent; 4] {
     let unended = event.unended();
     let unknown = event.without_text();
-    [event, unended, unknown, unended.without_text()]
+    [event, unknown, unended, unended.without_text()]
 }
 
 /// Whether an event is among these.
@@ -119,21 +119,22 @@ pub fn is_among(counts: &HashMap<RunningEvent, u32>, event: RunningEvent) -> boo
     !counts.is_empty() && notes.any(|note| counts.contains_key(&note))
 }
 
-/// Takes an event out of these, and returns whether it was among them.
-pub fn take_event(counts: &mut HashMap<RunningEvent, u32>, event: RunningEvent) -> bool {
+/// Takes an event out of these. Returns it as it was noted, if it was among them: it may have got a duration since then.
+pub fn take_event(
+    counts: &mut HashMap<RunningEvent, u32>,
+    event: RunningEvent,
+) -> Option<RunningEvent> {
     if counts.is_empty() {
-        return false;
+        return None;
     }
-    for note in notes_of(event) {
-        if let Some(count) = counts.get_mut(&note) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&note);
-            }
-            return true;
-        }
+    let mut notes = notes_of(event).into_iter();
+    let note = notes.find(|note| counts.contains_key(note))?;
+    let count = counts.get_mut(&note)?;
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(&note);
     }
-    false
+    Some(note)
 }
 
 /// Events that ended after the settled time of a part. Holds about twice these.

@@ -454,3 +454,18 @@ fn statement_that_ran_at_a_stop_is_not_captured_again_with_its_end() {
     }
     assert_eq!(texts(&path).len(), 4);
 }
+
+#[test]
+fn series_with_the_logs_of_several_servers_is_not_continued_after_a_kill() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    let mut recorder = SeriesRecorder::create(options(&path, 60)).unwrap();
+    deliver(&mut recorder, &statements_at(&[0]));
+    recorder.note_several_servers().unwrap();
+    deliver(&mut recorder, &statements_at(&[100]));
+    // Its first part is completed, and nothing marks the series as complete.
+    drop(recorder);
+    let refused = SeriesRecorder::create(continued(&path, 60)).err().unwrap();
+    let reason = refused.to_string();
+    assert!(reason.contains("logs of several servers"), "{reason}");
+}
