@@ -11,6 +11,7 @@ use archive::{
 use crate::event::{Event, EventKind};
 use crate::external_sort::{MERGED, MERGED_TABLE};
 use crate::format::{FORMAT, KIND, Provenance, WorkloadInfo};
+use crate::reader::WorkloadReader;
 use crate::redactor::NoRedaction;
 use crate::series::{
     CarriedCounts, PartAccount, PartCheckpoint, RecoveredPart, refuse_captured_again,
@@ -62,11 +63,15 @@ fn finish(
     mut provenance: Provenance,
 ) -> Result<(PathBuf, WorkloadInfo), ArchiveError> {
     let unended = UnfinishedArchive::open(partial, KIND, keyring)?;
+    let target = partial.with_extension("");
+    if target.is_dir() {
+        let info = finish_replacement((partial, &unended), (&target, keyring))?;
+        return Ok((target, info));
+    }
     add_noted(&mut provenance, &unended.body);
     let start_wall_us = start_wall_us(&unended.body);
     let (late, main) = event_files(partial, keyring, &unended.body)?;
     let is_merged = main.iter().any(|file| file.table == MERGED_TABLE);
-    let target = partial.with_extension("");
     let scratch = target.with_extension("recovering");
     remove_leftover(&scratch)?;
     let recipients = &unended.recipients;
@@ -233,7 +238,31 @@ fn replace_partial(partial: &Path, (scratch, target): (&Path, &Path)) -> Result<
         .map_err(|error| ArchiveError::io("rename to", target, error))?;
     // The workload must be found under its name before its source is gone.
     archive::sync_parent(target)?;
-    std::fs::remove_dir_all(partial).map_err(|error| ArchiveError::io("remove", partial, error))
+    // It is whole or gone under its name.
+    std::fs::rename(partial, scratch)
+        .and_then(|()| std::fs::remove_dir_all(scratch))
+        .map_err(|error| ArchiveError::io("remove", partial, error))
+}
+
+/// Removes an unfinished workload that was recovered before, if a kill left it. Returns what was recovered.
+fn finish_replacement(
+    (partial, unended): (&Path, &UnfinishedArchive),
+    (target, keyring): (&Path, &Keyring),
+) -> Result<WorkloadInfo, ArchiveError> {
+    let found = WorkloadReader::open_with(target, keyring)?.info().clone();
+    let is_same =
+        found.recovered && start_wall_us(&unended.body) == Some(found.provenance.start_wall_us);
+    if !is_same {
+        return Err(ArchiveError::Damaged {
+            path: partial.to_owned(),
+            reason: format!(
+                "{} exists and was not recovered from it; move one of them",
+                target.display()
+            ),
+        });
+    }
+    std::fs::remove_dir_all(partial).map_err(|error| ArchiveError::io("remove", partial, error))?;
+    Ok(found)
 }
 
 /// Whether there are files of events that are larger than an empty one.

@@ -232,9 +232,12 @@ fn a_capture_that_was_killed_is_recognised_and_recovered() {
         writer.event(&event.borrowed()).unwrap();
     }
     std::mem::forget(writer);
-    unlocked(&directory.path().join("a.workload.partial"));
+    let partial = directory.path().join("a.workload.partial");
+    unlocked(&partial);
     let error = WorkloadReader::open(&path).unwrap_err().to_string();
     assert!(error.contains("rehearse recover"), "{error}");
+    let kept = directory.path().join("kept");
+    copy_files(&partial, &kept);
     let (recovered, info) =
         workload::recover(&directory.path().join("a.workload.partial")).unwrap();
     assert_eq!(recovered, path);
@@ -250,6 +253,20 @@ fn a_capture_that_was_killed_is_recognised_and_recovered() {
     );
     let session = reader.sessions().unwrap().next().unwrap().unwrap();
     assert_eq!(&*session.user, "app");
+    // A kill of the recovery can leave both.
+    std::fs::rename(&kept, &partial).unwrap();
+    let (again, info) = workload::recover(&partial).unwrap();
+    assert_eq!((again, info.events), (path.clone(), 2 << 17));
+    assert!(!partial.exists());
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
 }
 
 #[test]
