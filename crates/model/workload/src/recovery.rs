@@ -69,6 +69,16 @@ fn finish(
         return Ok((target, info));
     }
     add_noted(&mut provenance, &unended.body);
+    let info = rebuild((partial, &unended), (&target, keyring), provenance)?;
+    Ok((target, info))
+}
+
+/// Writes the workload of the events that are on disk, and replaces the unfinished one by it.
+fn rebuild(
+    (partial, unended): (&Path, &UnfinishedArchive),
+    (target, keyring): (&Path, &Keyring),
+    mut provenance: Provenance,
+) -> Result<WorkloadInfo, ArchiveError> {
     let start_wall_us = start_wall_us(&unended.body);
     let (late, main) = event_files(partial, keyring, &unended.body)?;
     let is_merged = main.iter().any(|file| file.table == MERGED_TABLE);
@@ -158,8 +168,8 @@ fn finish(
         let _ = std::fs::remove_dir_all(&scratch);
         return Err(error);
     }
-    replace_partial(partial, (&scratch, &target))?;
-    Ok((target, info))
+    replace_partial(partial, (&scratch, target))?;
+    Ok(info)
 }
 
 /// Returns the files of events that came late, and the other files of events. `body` is that of the manifest.
