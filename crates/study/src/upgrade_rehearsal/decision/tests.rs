@@ -7,6 +7,9 @@ use crate::upgrade_inspect::{UncheckedPart, UpgradeFinding, UpgradeMethod, Upgra
 use crate::upgrade_rehearsal::{DataComparison, DifferingTable, RemedyProof, UpgradeCoverage};
 use crate::upgrade_remedies::{RegressionRemedy, RemedyKind, UpgradeRegression};
 
+/// Change of a report.
+type Alteration<'a> = &'a dyn Fn(&mut UpgradeReport);
+
 fn inspection(findings: &[(UpgradeCheck, UpgradeSeverity)]) -> UpgradeInspection {
     let finding = |&(check, severity): &(UpgradeCheck, UpgradeSeverity)| UpgradeFinding {
         check,
@@ -278,7 +281,7 @@ fn equal_blocks_decide_only_with_equal_processor_time_or_without_a_doubling() {
         report.evidence.excludes_doubling = true;
     };
     assert_eq!(by_work(1.4, &counted).0, UpgradeDecision::Go);
-    let unclear: [(f64, &dyn Fn(&mut UpgradeReport)); 6] = [
+    let unclear: [(f64, Alteration<'_>); 6] = [
         (1.4, &slow),
         (2.15, &counted),
         (1.4, &|report| report.work = Some(up_to(1.2))),
@@ -298,7 +301,7 @@ fn equal_blocks_decide_only_with_equal_processor_time_or_without_a_doubling() {
 
 #[test]
 fn workload_that_was_not_rehearsed_or_not_compared_is_undecided() {
-    let unclear: [(&str, &dyn Fn(&mut UpgradeReport)); 8] = [
+    let unclear: [(&str, Alteration<'_>); 8] = [
         ("89 % of the workload's statements", &|report| {
             report.coverage.as_mut().unwrap().rehearsed = 1;
         }),
