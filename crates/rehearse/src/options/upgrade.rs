@@ -92,6 +92,10 @@ pub struct OwnServersArgs {
     /// Allow databases with foreign servers, dblink and the like, or subscriptions. The replay may write to those systems.
     #[arg(long, requires = "target")]
     pub allow_foreign_servers: bool,
+    /// Allow a server to be written although others use it, or although the workload does not name the captured server;
+    /// repeat its address here. Once for each server.
+    #[arg(long, value_name = "HOST:PORT", requires = "target")]
+    pub overwrite: Vec<String>,
 }
 
 impl Upgrade {
@@ -122,6 +126,7 @@ impl Upgrade {
             to: self.to,
             method: own.method.method(),
             may_reach_others: own.allow_foreign_servers,
+            confirmed: own.overwrite.clone(),
         }))
     }
 

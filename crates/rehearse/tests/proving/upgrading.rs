@@ -54,6 +54,13 @@ fn server(major: u16, sql: &str) -> (sandbox::Sandbox, String) {
     (sandbox, url)
 }
 
+/// Returns the address of a URL with a socket directory, as messages have it.
+fn address(url: &str) -> String {
+    let server = url.split('@').nth(1).unwrap().split('/').next().unwrap();
+    let (directory, port) = server.split_once(':').unwrap();
+    format!("{}/.s.PGSQL.{port}", directory.replace("%2F", "/"))
+}
+
 /// Whether a rehearsal of a minute can be done.
 fn can_rehearse() -> bool {
     // Both take two minutes of two processors.
@@ -277,6 +284,10 @@ fn upgraded_server_of_the_user_without_analyze_statistics_and_jit_settings_shows
         &target,
         "--restore",
         &restore,
+        "--overwrite",
+        &address(&from),
+        "--overwrite",
+        &address(&target),
         "--within",
         "100s",
         "-o",
@@ -315,13 +326,31 @@ fn upgrade_on_servers_of_the_user_is_refused_before_anything_is_written() {
     let workload = workload(directory.path(), "SELECT 1");
     let output = directory.path().join("x.upgrade").display().to_string();
     let (one, other) = ("postgres://a@127.0.0.1:1/b", "postgres://a@127.0.0.1:2/b");
-    let refused: [(&[&str], &str); 6] = [
+    let refused: [(&[&str], &str); 9] = [
         (&["--target", one, "--no-restore"], "are the same server"),
         (
             &["--target", "postgres://a@127.0.0.1:2/c", "--no-restore"],
             "name the same database",
         ),
         (&["--target", other], "give --restore"),
+        (
+            &["--target", other, "--no-restore"],
+            "confirm it with --overwrite '127.0.0.1:1' --overwrite '127.0.0.1:2'",
+        ),
+        (
+            &[
+                "--target",
+                other,
+                "--no-restore",
+                "--overwrite",
+                "127.0.0.1:3",
+            ],
+            "--overwrite names 127.0.0.1:3",
+        ),
+        (
+            &["--target", other, "--no-restore", "--as-database", "c"],
+            "--as-database names c",
+        ),
         (&["--to", "18", "--restore", "true"], "--target"),
         (&["--to", "18", "--method", "dump"], "--target"),
         (
@@ -343,6 +372,39 @@ fn upgrade_on_servers_of_the_user_is_refused_before_anything_is_written() {
         assert!(text.contains(message), "{options:?}: {text}");
         assert!(!Path::new(&output).exists(), "{options:?}");
     }
+}
+
+#[test]
+fn upgrade_on_one_server_another_version_or_an_unconfirmed_one_is_refused_before_the_restore() {
+    let directory = tempfile::tempdir().unwrap();
+    let workload = workload(directory.path(), "SELECT 1");
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let (output, marker) = (at("x.upgrade"), at("restored"));
+    let (_old, from) = old_server("");
+    let (_new, target) = old_server("");
+    let alias = from.replace("%2Fsocket", "%2F%2Fsocket");
+    assert_ne!(from, alias);
+    let refused = |target: &str, options: &[&str]| {
+        let restore = format!("touch {marker}");
+        let common = ["upgrade", &workload, "--from", &from, "-o", &output];
+        let servers = ["--target", target, "--restore", &restore];
+        let done = rehearse(&[&common[..], &servers, options].concat());
+        let text = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(2), "{text}");
+        assert!(!Path::new(&marker).exists() && !Path::new(&output).exists());
+        text
+    };
+    let (old, new) = (address(&from), address(&target));
+    let confirmed = ["--overwrite", &old, "--overwrite", &new];
+    let text = refused(
+        &alias,
+        &["--overwrite", &old, "--overwrite", &address(&alias)],
+    );
+    assert!(text.contains("are the same server"), "{text}");
+    let text = refused(&target, &[&confirmed[..], &["--to", "18"]].concat());
+    assert!(text.contains("not 18"), "{text}");
+    let text = refused(&target, &["--overwrite", &old]);
+    assert!(text.contains(&format!("--overwrite '{new}'")), "{text}");
 }
 
 #[test]

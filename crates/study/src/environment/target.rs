@@ -1,5 +1,7 @@
 //! Conditions set up at a server that is not private.
 
+use std::path::Path;
+
 use connect::login::{Dialer, Login, QueryConnection, Value};
 use replay::{LoginMap, Target};
 
@@ -9,7 +11,8 @@ use super::{
 };
 use crate::error::ExperimentError;
 
-/// Comment of databases that this program created. No other database is dropped.
+/// Beginning of the comment of databases that this program created. The rest names the proof that created it. No other
+/// database is dropped.
 const OURS: &str = "made by rehearse prove";
 
 /// Method by which the data are restored before each trial.
@@ -47,6 +50,8 @@ pub struct TargetEnvironment {
     conditions: Vec<Condition>,
     at_end: AtEnd,
     is_touched: bool,
+    /// Comment of the database that this proof creates.
+    comment: String,
 }
 
 impl TargetEnvironment {
@@ -65,6 +70,17 @@ impl TargetEnvironment {
             conditions,
             at_end,
             is_touched: false,
+            comment: OURS.to_owned(),
+        }
+    }
+
+    /// Marks the database that is created as the proof's in this directory. A resumed proof drops it, and no other does.
+    pub fn owned_by(self, directory: &Path) -> Self {
+        let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+        let machine = connect::machine_name().unwrap_or_default();
+        TargetEnvironment {
+            comment: format!("{OURS} in {machine}:{}", directory.display()),
+            ..self
         }
     }
 
@@ -95,7 +111,19 @@ impl TargetEnvironment {
         questions.limit(STATEMENTS_TIME_MAX);
         let comment = database_comment(&mut questions, &name)
             .map_err(failed("cannot look at pg_database"))?;
-        if comment.as_ref().is_some_and(|comment| comment != OURS) {
+        if let Some(comment) = comment
+            .as_ref()
+            .filter(|one| one.starts_with(OURS) && **one != self.comment)
+        {
+            return Err(ExperimentError::Usage(format!(
+                "the database {name} at {} was {comment}, which may still run; finish or resume that proof, name another database, or drop it",
+                admin.address()
+            )));
+        }
+        if comment
+            .as_ref()
+            .is_some_and(|comment| *comment != self.comment)
+        {
             return Err(ExperimentError::Usage(format!(
                 "the database {name} is there already at {}, and was not made by a proof, so it is not dropped; name one in --target that is not there: it is made of the template",
                 admin.address()
@@ -116,7 +144,10 @@ impl TargetEnvironment {
                 .query(&format!("CREATE DATABASE {quoted} TEMPLATE {template}"))
                 .map_err(failed("the database cannot be made of its template"))?;
             questions
-                .query(&format!("COMMENT ON DATABASE {quoted} IS '{OURS}'"))
+                .query(&format!(
+                    "COMMENT ON DATABASE {quoted} IS {}",
+                    quote_literal(&self.comment)
+                ))
                 .map_err(failed("the database cannot be marked as ours"))?;
         }
         Ok(())
@@ -228,5 +259,32 @@ impl Environment for TargetEnvironment {
             (DataSource::Template(_), AtEnd::Restore) => self.recreate_database(None),
             (_, AtEnd::Restore) => self.restore(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn database_of_another_proof_is_not_dropped() {
+        let (_sandbox, endpoint) = test_support::server().start();
+        let make = |directory: &str| {
+            let target = Target::parse(&endpoint.url("shop_proof"), |_| None).unwrap();
+            let login = LoginMap::default().login(&target, "", "", "rehearse");
+            let data = DataSource::Template("postgres".to_owned());
+            let conditions = vec![Condition::default()];
+            TargetEnvironment::new(target, login, data, conditions, AtEnd::Restore)
+                .owned_by(Path::new(directory))
+        };
+        let mut first = make("/a.proof");
+        first.set_up(0).unwrap();
+        first.set_up(0).unwrap();
+        let mut other = make("/b.proof");
+        let error = other.set_up(0).unwrap_err().to_string();
+        assert!(error.contains(":/a.proof"), "{error}");
+        first.release().unwrap();
+        other.set_up(0).unwrap();
+        other.release().unwrap();
     }
 }

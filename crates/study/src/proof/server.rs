@@ -122,6 +122,7 @@ fn foreign(
             conditions,
             AtEnd::Restore,
         )
+        .owned_by(&request.output)
     };
     let restores = data != DataSource::Unrestored;
     let (name, environment): (String, Box<dyn Environment>) = match &place.other_target {

@@ -270,7 +270,11 @@ pub(super) fn refused_by_18() -> String {
 pub(super) fn refused_by_19() -> String {
     format!(
         "SELECT row_to_json(x) FROM (SELECT DISTINCT {NAME} AS name, 'index of btree_gist over inet or cidr' AS kind, \
-         'DROP INDEX ' || {NAME} AS statement FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
+         coalesce('ALTER TABLE ' || t.conrelid::regclass || ' DROP CONSTRAINT ' || quote_ident(t.conname) \
+           || ' /* was ' || replace(pg_get_constraintdef(t.oid), '*/', '* /') || ' */', \
+         'DROP INDEX ' || {NAME} || ' /* was ' || replace(pg_get_indexdef(c.oid), '*/', '* /') || ' */') AS statement \
+         FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
+         LEFT JOIN pg_constraint t ON t.conindid = c.oid AND t.contype = 'x' \
          JOIN pg_namespace n ON n.oid = c.relnamespace, unnest(i.indclass) k \
          JOIN pg_opclass o ON o.oid = k JOIN pg_am m ON m.oid = o.opcmethod \
          WHERE m.amname = 'gist' AND o.opcname IN ('gist_inet_ops', 'gist_cidr_ops') ORDER BY 1) x"

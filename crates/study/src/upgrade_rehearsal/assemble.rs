@@ -94,7 +94,22 @@ pub(super) fn assemble(
         report.other_rows = side.other_rows;
     }
     (report.decision, report.reasons) = decision::decide(&report);
+    limit_by_servers(&mut report, servers);
     Ok(report)
+}
+
+/// Adds what the servers themselves do not allow to conclude, in front of the reasons.
+fn limit_by_servers(report: &mut UpgradeReport, servers: &PreparedServers) {
+    if let Some(unequal) = &servers.unequal_hosts {
+        report.reasons.insert(0, unequal.clone());
+        report.decision = match report.decision {
+            UpgradeDecision::Go | UpgradeDecision::GoWithRemedies => UpgradeDecision::Undecided,
+            other => other,
+        };
+    }
+    if let Some(same) = &servers.same_version {
+        report.reasons.insert(0, same.clone());
+    }
 }
 
 /// Returns the effect on the work of whole runs.

@@ -18,12 +18,15 @@ mod data_copy;
 mod database_definition;
 mod decision;
 mod evidence;
+mod host_speed;
 mod isolation;
 mod own_servers;
 mod private_servers;
 mod rehearsal_plan;
 mod remedy_proof;
 mod result;
+mod server_facts;
+mod server_state;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -48,6 +51,7 @@ use crate::upgrade_inspect::{
 pub use data_comparison::{DataComparison, DifferingTable};
 use data_copy::DataCopy;
 pub use evidence::RehearsalEvidence;
+use own_servers::OwnServers;
 use rehearsal_plan::RehearsalPlan;
 use remedy_proof::RemedyInputs;
 pub use result::{
@@ -82,6 +86,8 @@ pub enum RehearsalServers {
         method: UpgradeMethod,
         /// Whether the databases may reach other systems.
         may_reach_others: bool,
+        /// Addresses of servers that may be written although they look like production.
+        confirmed: Vec<String>,
     },
 }
 
@@ -116,6 +122,25 @@ impl UpgradeRequest<'_> {
         }
     }
 
+    /// Returns the servers of the user.
+    fn own_servers(&self) -> Option<OwnServers<'_>> {
+        match &self.servers {
+            RehearsalServers::Private { .. } => None,
+            RehearsalServers::Own {
+                place,
+                target,
+                to,
+                confirmed,
+                ..
+            } => Some(OwnServers {
+                place,
+                target,
+                to: *to,
+                confirmed,
+            }),
+        }
+    }
+
     /// Returns the way in which the new side is made.
     fn method(&self) -> RehearsalMethod {
         match &self.servers {
@@ -139,6 +164,10 @@ struct PreparedServers {
     majors: [u16; 2],
     /// Dump of private servers.
     copy: Option<DataCopy>,
+    /// Statement that both servers have one major version, if so.
+    same_version: Option<String>,
+    /// Reason why response times compare the hosts, too.
+    unequal_hosts: Option<String>,
 }
 
 /// Function that summarises a finished proof, and writes its files.
@@ -156,12 +185,13 @@ pub fn rehearse_upgrade(
     display: &mut dyn ProofDisplay,
     finish: FinishProof<'_>,
 ) -> Result<UpgradeReport, Failure> {
-    if let RehearsalServers::Own { place, target, .. } = &request.servers {
-        own_servers::refuse(request, (place, target), whole)?;
+    let own = request.own_servers();
+    if let Some(own) = own {
+        own_servers::refuse(request, own, whole)?;
     }
     let plan = rehearsal_plan::begin(request, whole)?;
-    if let RehearsalServers::Own { place, target, .. } = &request.servers {
-        own_servers::restore(request, (place, target))?;
+    if let Some(own) = own {
+        own_servers::restore(request, own)?;
     }
     if let RehearsalServers::Own {
         place,
@@ -174,16 +204,20 @@ pub fn rehearse_upgrade(
         isolation::refuse([("--from", &databases[0]), ("--target", &databases[1])])?;
     }
     let inspection = inspect(request, interrupt)?;
-    let servers = match &request.servers {
-        RehearsalServers::Private {
-            to,
-            has_default_settings,
-        } => {
+    let servers = match (&request.servers, own) {
+        (
+            RehearsalServers::Private {
+                to,
+                has_default_settings,
+            },
+            None,
+        ) => {
             let copy = DataCopy::in_directory(request.output, !has_default_settings);
             private_servers::prepare(request, (*to, copy), &plan, &inspection)?
         }
-        RehearsalServers::Own { place, target, .. } => {
-            own_servers::prepare(request, (place, target), &plan, &inspection)?
+        (_, own) => {
+            let own = own.expect("servers that are not private are the user's");
+            own_servers::prepare(request, own, &plan, &inspection)?
         }
     };
     let data = match &request.servers {

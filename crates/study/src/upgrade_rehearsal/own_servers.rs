@@ -6,9 +6,12 @@ use std::path::PathBuf;
 use connect::Target;
 use workload::WorkloadReader;
 
+use super::host_speed::HostSpeeds;
 use super::rehearsal_plan::RehearsalPlan;
+use super::server_facts::{ServerIdentity, ServerUse};
+use super::server_state::{Restoring, ServerState, record_or_compare};
 use super::{PreparedServers, UpgradeRequest, major_of};
-use crate::environment::{of_side, run_shell_command};
+use crate::environment::{DataSource, of_side, run_shell_command};
 use crate::failure::Failure;
 use crate::notes;
 use crate::plan_export::export_planner;
@@ -18,49 +21,251 @@ use crate::upgrade_inspect::UpgradeInspection;
 /// Names of the sides in messages, and in the variable `REHEARSE_SIDE`.
 const SIDES: [&str; 2] = ["old", "new"];
 
-/// Refuses servers that a replay must not use.
+/// Servers of the user, and what the user confirmed.
+#[derive(Clone, Copy)]
+pub(super) struct OwnServers<'a> {
+    /// Both servers, and how their data are restored.
+    pub(super) place: &'a ProofPlace,
+    /// Upgraded server.
+    pub(super) target: &'a Target,
+    /// Major version that it must have.
+    pub(super) to: Option<u16>,
+    /// Addresses of servers that may be written although they look like production.
+    pub(super) confirmed: &'a [String],
+}
+
+impl OwnServers<'_> {
+    fn restoring(&self) -> Restoring {
+        match (&self.place.restore, &self.place.template) {
+            (Some(_), _) => Restoring::Command,
+            (_, Some(_)) => Restoring::Template,
+            _ => Restoring::Nothing,
+        }
+    }
+
+    fn is_confirmed(&self, address: &str) -> bool {
+        let captured = self.place.allow_captured_server.iter();
+        self.confirmed
+            .iter()
+            .chain(captured)
+            .any(|one| one == address)
+    }
+}
+
+/// Refuses servers that a replay must not use. Nothing is written.
 ///
 /// # Errors
-/// If both are the same server, one is the captured server, or the workload writes and nothing restores the data.
+/// If both are the same server, one is the captured server or is in use by others, a version is not the expected one, or the
+/// workload writes and nothing restores the data.
 pub(super) fn refuse(
     request: &UpgradeRequest<'_>,
-    (place, target): (&ProofPlace, &Target),
+    own: OwnServers<'_>,
     whole: &WorkloadReader,
 ) -> Result<(), Failure> {
-    let from = request.from;
+    let (from, target, place) = (request.from, own.target, own.place);
     if from.address() == target.address() {
-        return Err(Failure::usage(format!(
-            "--from and --target are the same server, {}; give the old copy and the upgraded one",
-            from.address()
-        )));
+        return Err(same_server(from, target));
     }
+    refuse_other_databases(request, target)?;
+    let data = data_source(place, whole, &[])?;
+    refuse_unknown_addresses(own, [from, target])?;
+    refuse_captured_servers(place, whole, (from, &request.replay.logins), &data)?;
+    let writes = whole.info().writes > 0 || data != DataSource::Unrestored;
+    if writes {
+        refuse_unrecognised(own, [from, target], whole)?;
+    }
+    let mut identities = Vec::new();
+    for server in [from, target] {
+        match read_before_restore(place, server) {
+            Ok(identity) => identities.push(identity),
+            // The command may start the server.
+            Err(_) if place.restore.is_some() => notes::note(&format!(
+                "The server {} cannot be reached before the first --restore. It is checked afterwards.",
+                server.address()
+            )),
+            Err(failure) => return Err(failure),
+        }
+    }
+    if let [old, new] = &identities[..] {
+        refuse_identities(request, own, [old, new])?;
+    }
+    if writes {
+        for server in [from, target] {
+            refuse_in_use(own, server)?;
+        }
+        announce(own, [from, target]);
+    }
+    Ok(())
+}
+
+fn same_server(from: &Target, target: &Target) -> Failure {
+    let (one, other) = (from.address(), target.address());
+    let names = match one == other {
+        true => one,
+        false => format!("{one} and {other}"),
+    };
+    Failure::usage(format!(
+        "--from and --target are the same server, {names}; give the old copy and the upgraded one"
+    ))
+}
+
+fn refuse_other_databases(request: &UpgradeRequest<'_>, target: &Target) -> Result<(), Failure> {
+    let name = |database: &Option<String>| database.clone().unwrap_or("(none)".to_owned());
+    let from = request.from;
     if from.database != target.database {
         return Err(Failure::usage(format!(
             "--from names the database {}, and --target {}; name the same database of both servers",
-            from.database.as_deref().unwrap_or("(none)"),
-            target.database.as_deref().unwrap_or("(none)")
+            name(&from.database),
+            name(&target.database)
         )));
     }
-    let data = data_source(place, whole, &[])?;
-    refuse_captured_servers(place, whole, (from, &request.replay.logins), &data)
+    let database = &request.replay.logins.database;
+    match database.is_some() && *database != target.database {
+        true => Err(Failure::usage(format!(
+            "--as-database names {}, and the URLs the database {}, which is the one that is restored; name the same",
+            name(database),
+            name(&target.database)
+        ))),
+        false => Ok(()),
+    }
 }
 
-/// Restores both servers by the user's command, so that the inspection reads the data that each run begins with.
+fn refuse_unknown_addresses(own: OwnServers<'_>, servers: [&Target; 2]) -> Result<(), Failure> {
+    let addresses = servers.map(Target::address);
+    match own.confirmed.iter().find(|one| !addresses.contains(one)) {
+        Some(other) => Err(Failure::usage(format!(
+            "--overwrite names {other}, and the servers are {}; repeat the address of one of them",
+            addresses.join(" and ")
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses servers of which the workload cannot show that they are not the captured one.
+fn refuse_unrecognised(
+    own: OwnServers<'_>,
+    servers: [&Target; 2],
+    whole: &WorkloadReader,
+) -> Result<(), Failure> {
+    if !whole.info().provenance.servers.is_empty() {
+        return Ok(());
+    }
+    let addresses = servers.map(Target::address);
+    let open: Vec<&String> = addresses
+        .iter()
+        .filter(|one| !own.is_confirmed(one))
+        .collect();
+    match open.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "the workload does not name the server that it was captured on, so nothing shows that {} is a copy, and the rehearsal writes there; confirm it with {}",
+            addresses.join(" or "),
+            open.iter()
+                .map(|one| format!("--overwrite '{one}'"))
+                .collect::<Vec<_>>()
+                .join(" ")
+        ))),
+    }
+}
+
+/// Refuses a server with sessions of others, receivers of its WAL, or slots in use, unless its address was confirmed.
+fn refuse_in_use(own: OwnServers<'_>, server: &Target) -> Result<(), Failure> {
+    let address = server.address();
+    if own.is_confirmed(&address) {
+        return Ok(());
+    }
+    // A server that cannot be reached has no sessions.
+    let used = ServerUse::read(&administrative(own.place, server));
+    match used.ok().and_then(ServerUse::describe) {
+        Some(used) => Err(Failure::usage(format!(
+            "the server {address} is in use ({used}), and the rehearsal writes there; give a copy that nothing else uses, or confirm it with --overwrite '{address}'"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn announce(own: OwnServers<'_>, servers: [&Target; 2]) {
+    let [old, new] = servers.map(Target::address);
+    let database = own.target.database.as_deref().unwrap_or("(of the role)");
+    let restored = match own.restoring() {
+        Restoring::Command => "--restore runs for each",
+        Restoring::Template => "that database is created from --template, and dropped",
+        Restoring::Nothing => "nothing restores the data",
+    };
+    notes::note(&format!(
+        "The workload is replayed, and writes, on the old server {old} and on the new one {new}, database {database}; {restored}."
+    ));
+}
+
+/// Returns the server with a database that exists before its data are restored.
+fn administrative(place: &ProofPlace, server: &Target) -> Target {
+    match place.restore {
+        Some(_) => Target {
+            database: Some("postgres".to_owned()),
+            ..server.clone()
+        },
+        None => catalogue(place, server),
+    }
+}
+
+/// A command may create the database, and `postgres` may not exist.
+fn read_before_restore(place: &ProofPlace, server: &Target) -> Result<ServerIdentity, Failure> {
+    let first = ServerIdentity::read(&catalogue(place, server));
+    first.or_else(|failure| {
+        ServerIdentity::read(&administrative(place, server)).map_err(|_| failure)
+    })
+}
+
+/// Refuses two addresses of one server, an older new server, and one that is not of the version of `--to`.
+fn refuse_identities(
+    request: &UpgradeRequest<'_>,
+    own: OwnServers<'_>,
+    [old, new]: [&ServerIdentity; 2],
+) -> Result<(), Failure> {
+    if old.is_same_server(new) {
+        return Err(same_server(request.from, own.target));
+    }
+    if let Some(to) = own.to.filter(|to| u32::from(*to) != new.major()) {
+        return Err(Failure::usage(format!(
+            "the server of --target is PostgreSQL {}, not {to}; give its version to --to, or leave --to out",
+            new.version
+        )));
+    }
+    match new.major() < old.major() {
+        true => Err(Failure::usage(format!(
+            "PostgreSQL {} is older than the server of --from, which is {}; an upgrade goes to the same or a later version",
+            new.version, old.version
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Restores both servers by the user's command, so that the inspection reads the data that each run begins with. Then
+/// records the states of the servers, or compares them with those before the rehearsal was stopped.
 ///
 /// # Errors
-/// If the command fails.
-pub(super) fn restore(
-    request: &UpgradeRequest<'_>,
-    (place, target): (&ProofPlace, &Target),
-) -> Result<(), Failure> {
-    let Some(command) = &place.restore else {
-        return Ok(());
-    };
-    for (side, server) in SIDES.into_iter().zip([request.from, target]) {
-        notes::note(&format!("Restoring the data of the {side} server."));
-        run_shell_command(&of_side(command, side), server, "--restore")?;
+/// If the command fails, a server must not be used, or its state is another one.
+pub(super) fn restore(request: &UpgradeRequest<'_>, own: OwnServers<'_>) -> Result<(), Failure> {
+    let servers = SIDES.into_iter().zip([request.from, own.target]);
+    if let Some(command) = &own.place.restore {
+        for (side, server) in servers {
+            notes::note(&format!("Restoring the data of the {side} server."));
+            run_shell_command(&of_side(command, side), server, "--restore")?;
+        }
     }
-    Ok(())
+    let [from, target] = catalogues(request, own);
+    let (old, new) = (ServerIdentity::read(&from)?, ServerIdentity::read(&target)?);
+    refuse_identities(request, own, [&old, &new])?;
+    let restoring = own.restoring();
+    let states = [
+        (SIDES[0], ServerState::read(&from, restoring)?),
+        (SIDES[1], ServerState::read(&target, restoring)?),
+    ];
+    record_or_compare(request.output, &states)
+}
+
+fn catalogues(request: &UpgradeRequest<'_>, own: OwnServers<'_>) -> [Target; 2] {
+    [request.from, own.target].map(|server| catalogue(own.place, server))
 }
 
 /// Returns the database that the catalogues are read from: that of the server, or the one that it is created from.
@@ -77,10 +282,11 @@ pub(super) fn catalogue(place: &ProofPlace, target: &Target) -> Target {
 /// If a server refuses it.
 pub(super) fn prepare(
     request: &UpgradeRequest<'_>,
-    (place, target): (&ProofPlace, &Target),
+    own: OwnServers<'_>,
     plan: &RehearsalPlan,
     inspection: &UpgradeInspection,
 ) -> Result<PreparedServers, Failure> {
+    let (place, target) = (own.place, own.target);
     let mut planners: Vec<PathBuf> = Vec::new();
     for (side, server) in SIDES.into_iter().zip([request.from, target]) {
         let planner = request.output.join(format!("{side}.planner"));
@@ -96,12 +302,31 @@ pub(super) fn prepare(
         databases.insert(plan.database.clone(), database.clone());
     }
     let to = major_of(&inspection.to_version)?;
+    let majors = [major_of(&inspection.from_version)?, to];
+    let [old, new] = &catalogues(request, own);
+    let identities = [&ServerIdentity::read(old)?, &ServerIdentity::read(new)?];
+    let speeds = HostSpeeds::measure([old, new], identities)?;
+    let unequal_hosts = speeds.inequality();
+    if unequal_hosts.is_none() {
+        notes::note(&format!("The hosts are alike: {}.", speeds.describe()));
+    }
     Ok(PreparedServers {
+        same_version: same_version(majors),
+        unequal_hosts,
         place: place.clone(),
         logins,
         change: Change::Target(format!("PostgreSQL {to} (--target)")),
         planners: [planners.remove(0), planners.remove(0)],
-        majors: [major_of(&inspection.from_version)?, to],
+        majors,
         copy: None,
+    })
+}
+
+/// Returns the limit of a rehearsal whose servers have one major version.
+fn same_version([from, to]: [u16; 2]) -> Option<String> {
+    (from == to).then(|| {
+        format!(
+            "Both servers are PostgreSQL {to}: this rehearsal compares two servers of one major version, and no upgrade to another."
+        )
     })
 }

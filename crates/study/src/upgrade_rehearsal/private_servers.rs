@@ -37,6 +37,8 @@ pub(super) fn prepare(
         let _ = delete(plan);
     })?;
     Ok(PreparedServers {
+        same_version: None,
+        unequal_hosts: None,
         place: ProofPlace {
             sandbox: Some(plan.sandbox.clone()),
             database: Some(plan.database.clone()),

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
+use connect::Target;
 use serde::{Deserialize, Serialize};
 use workload::WorkloadReader;
 
@@ -21,12 +22,16 @@ const DIRECTORY_MODE: u32 = 0o700;
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RehearsalPlan {
     workload: String,
+    /// Address, database and role of the old server.
     from: String,
     /// New major version, if it was given.
     to: Option<u16>,
-    /// Address of the user's upgraded server.
+    /// Address, database and role of the user's upgraded server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<String>,
+    /// Way in which the user upgraded it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    upgrade_method: Option<String>,
     /// Whether private servers have default settings.
     #[serde(default)]
     has_default_settings: bool,
@@ -34,6 +39,46 @@ pub(super) struct RehearsalPlan {
     pub(super) database: String,
     /// Private server of the old version.
     pub(super) sandbox: String,
+}
+
+impl RehearsalPlan {
+    /// Names the options that differ from those of the rehearsal that was begun.
+    fn differences(&self, begun: &Self) -> Vec<&'static str> {
+        let parts = [
+            (self.workload == begun.workload, "workload"),
+            (
+                self.from == begun.from,
+                "old server, database or role (--from)",
+            ),
+            (self.to == begun.to, "version (--to)"),
+            (
+                self.target == begun.target,
+                "new server, database or role (--target)",
+            ),
+            (
+                self.upgrade_method == begun.upgrade_method,
+                "way of the upgrade (--method)",
+            ),
+            (
+                self.has_default_settings == begun.has_default_settings,
+                "choice of --default-settings",
+            ),
+            (self.database == begun.database, "database of the workload"),
+        ];
+        let others = parts.into_iter().filter(|(is_equal, _)| !is_equal);
+        others.map(|(_, name)| name).collect()
+    }
+}
+
+/// Returns the address, database and role of a server.
+fn place_of(target: &Target) -> String {
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    format!(
+        "{} database={} user={}",
+        target.address(),
+        text(&target.database),
+        text(&target.user)
+    )
 }
 
 /// Creates the directory, or reads the plan of the rehearsal that is resumed.
@@ -51,12 +96,14 @@ pub(super) fn begin(
         .collect();
     let mut plan = RehearsalPlan {
         workload: whole.id().to_owned(),
-        from: request.from.address(),
+        from: place_of(request.from),
         to: request.to(),
         target: match &request.servers {
-            RehearsalServers::Own { place, .. } => {
-                place.other_target.as_ref().map(|target| target.address())
-            }
+            RehearsalServers::Own { target, .. } => Some(place_of(target)),
+            RehearsalServers::Private { .. } => None,
+        },
+        upgrade_method: match &request.servers {
+            RehearsalServers::Own { method, .. } => Some(format!("{method:?}")),
             RehearsalServers::Private { .. } => None,
         },
         has_default_settings: matches!(
@@ -81,8 +128,9 @@ pub(super) fn begin(
         return match (request.resume, known == plan) {
             (false, _) => Err(exists(output)),
             (true, false) => Err(Failure::usage(format!(
-                "{} is the rehearsal of another workload, server or version; give the same options to --resume",
-                output.display()
+                "{} is the rehearsal of another {}; give the same options to --resume, or another -o",
+                output.display(),
+                plan.differences(&known).join(", ")
             ))),
             (true, true) => Ok(known),
         };
@@ -140,5 +188,39 @@ mod tests {
         assert_eq!(fs::read_to_string(output.join(FILE)).unwrap(), "{}");
         assert!(!output.join("rest").exists());
         assert!(!parent.path().join("a/x.upgrade.partial").exists());
+    }
+
+    fn plan(target: &str, method: &str) -> RehearsalPlan {
+        let place = |url: &str| place_of(&Target::parse(url, |_| None).unwrap());
+        RehearsalPlan {
+            workload: "7".to_owned(),
+            from: place("postgres://a@127.0.0.1:1/shop"),
+            to: Some(18),
+            target: Some(place(target)),
+            upgrade_method: Some(method.to_owned()),
+            has_default_settings: false,
+            database: "shop".to_owned(),
+            sandbox: "x".to_owned(),
+        }
+    }
+
+    #[test]
+    fn plan_with_another_database_role_or_method_names_what_differs() {
+        let begun = plan("postgres://a@127.0.0.1:2/shop", "PgUpgrade");
+        assert_eq!(begun.differences(&begun), [""; 0]);
+        let others = [
+            "postgres://a@127.0.0.1:2/other",
+            "postgres://b@127.0.0.1:2/shop",
+        ];
+        for other in others {
+            assert_eq!(
+                plan(other, "PgUpgrade").differences(&begun),
+                ["new server, database or role (--target)"]
+            );
+        }
+        assert_eq!(
+            plan("postgres://a@127.0.0.1:2/shop", "Dump").differences(&begun),
+            ["way of the upgrade (--method)"]
+        );
     }
 }

@@ -145,7 +145,7 @@ fn refused(sides: &Sides<'_>) -> Option<UpgradeFinding> {
          Version 19 refuses line breaks in names, the encoding MULE_INTERNAL and RADIUS, and its pg_upgrade refuses indexes of \
          btree_gist over inet and cidr.",
         "Drop or change them before the upgrade, and create those that can be created again afterwards. GiST's own inet_ops \
-         replaces the classes of btree_gist.",
+         replaces the classes of btree_gist; the comment of each statement has the definition to create again.",
     )
 }
 
