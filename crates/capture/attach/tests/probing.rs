@@ -7,6 +7,7 @@ use capture_attach::prober::{self, ProberOptions, RING_BYTES_DEFAULT};
 use capture_attach::record::{Record, RecordKind, RecordReader};
 use capture_attach::server_process::ServerSelection;
 use sandbox::{Endpoint, Sandbox, Stop};
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::AsFd;
@@ -251,13 +252,13 @@ fn no_record_of_a_process_follows_that_of_its_end_although_bytes_are_lost() {
         return;
     };
     let mut ended = HashSet::new();
-    let mut positions = 0;
+    let positions = Cell::new(0);
     let mut check = |record: &OwnedRecord| {
         let process = (record.pid, record.started);
         match record.kind {
             RecordKind::Closed => assert!(ended.insert(process), "a second end of {process:?}"),
             RecordKind::Position => {
-                positions += 1;
+                positions.set(positions.get() + 1);
                 assert!(
                     !ended.contains(&process),
                     "a count of {process:?} after its end"
@@ -273,22 +274,24 @@ fn no_record_of_a_process_follows_that_of_its_end_although_bytes_are_lost() {
                 while !is_over.load(Ordering::Relaxed) {
                     ask(
                         &endpoint,
-                        "SELECT repeat('x', 1000) FROM generate_series(1, 500)",
+                        "SELECT repeat('x', 1000) FROM generate_series(1, 2000)",
                     );
                 }
             });
         }
-        // The pipe is read slowly, so that processes end while the prober writes.
-        for number in 0..12_000 {
+        // The pipe is read slowly, so that bytes are lost, and processes end while the prober writes.
+        let mut number = 0;
+        while number < 12_000 || (positions.get() == 0 && number < 100_000) {
             if number % 10 == 0 {
                 thread::sleep(Duration::from_millis(5));
             }
             check(&probing.records.next().unwrap().unwrap().into());
+            number += 1;
         }
         is_over.store(true, Ordering::Relaxed);
     });
     probing.finish().iter().for_each(&mut check);
-    assert!(positions > 0);
+    assert!(positions.get() > 0);
 }
 
 #[test]
