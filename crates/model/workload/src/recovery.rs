@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use archive::{
-    ArchiveError, ArchiveWriter, FileEntry, Keyring, OnFailure, TableReader, UnfinishedArchive,
-    UnfinishedDirectory, recover_tables,
+    ArchiveError, ArchiveWriter, FileEntry, Keyring, OnFailure, SeriesMember, TableReader,
+    UnfinishedArchive, UnfinishedDirectory, recover_tables,
 };
 
 use crate::event::{Event, EventKind};
@@ -65,6 +65,7 @@ fn finish(
     let unended = UnfinishedArchive::open(partial, KIND, keyring)?;
     let target = partial.with_extension("");
     if target.is_dir() {
+        remove_leftover(&target.with_extension("recovering"))?;
         let info = finish_replacement((partial, &unended), (&target, keyring))?;
         return Ok((target, info));
     }
@@ -248,10 +249,7 @@ fn replace_partial(partial: &Path, (scratch, target): (&Path, &Path)) -> Result<
         .map_err(|error| ArchiveError::io("rename to", target, error))?;
     // The workload must be found under its name before its source is gone.
     archive::sync_parent(target)?;
-    // It is whole or gone under its name.
-    std::fs::rename(partial, scratch)
-        .and_then(|()| std::fs::remove_dir_all(scratch))
-        .map_err(|error| ArchiveError::io("remove", partial, error))
+    remove_whole(partial, scratch)
 }
 
 /// Removes an unfinished workload that was recovered before, if a kill left it. Returns what was recovered.
@@ -260,19 +258,25 @@ fn finish_replacement(
     (target, keyring): (&Path, &Keyring),
 ) -> Result<WorkloadInfo, ArchiveError> {
     let found = WorkloadReader::open_with(target, keyring)?.info().clone();
-    let is_same =
-        found.recovered && start_wall_us(&unended.body) == Some(found.provenance.start_wall_us);
-    if !is_same {
-        return Err(ArchiveError::Damaged {
-            path: partial.to_owned(),
-            reason: format!(
-                "{} exists and was not recovered from it; move one of them",
-                target.display()
-            ),
-        });
+    let is_same = match &unended.series {
+        // Late events can begin before the time that was noted.
+        Some(member) => {
+            SeriesMember::read(target).is_ok_and(|found| found.as_ref() == Some(member))
+        }
+        None => start_wall_us(&unended.body) >= Some(found.provenance.start_wall_us),
+    };
+    if !found.recovered || !is_same {
+        return Err(ArchiveError::Exists(target.to_owned()));
     }
-    std::fs::remove_dir_all(partial).map_err(|error| ArchiveError::io("remove", partial, error))?;
+    remove_whole(partial, &target.with_extension("recovering"))?;
     Ok(found)
+}
+
+/// Removes a directory that must be whole or gone under its name. `aside` is another name for it.
+fn remove_whole(directory: &Path, aside: &Path) -> Result<(), ArchiveError> {
+    std::fs::rename(directory, aside)
+        .and_then(|()| std::fs::remove_dir_all(aside))
+        .map_err(|error| ArchiveError::io("remove", directory, error))
 }
 
 /// Whether there are files of events that are larger than an empty one.

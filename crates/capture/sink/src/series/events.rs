@@ -158,6 +158,8 @@ impl EventSink for SeriesRecorder {
         let recorded = &self.recorded;
         let held = held.filter(|held| !recorded.knows(held.event));
         self.held = HeldEvents::at(self.delivered_to_us, held);
+        // A source that reads more has no later end for a statement of a session that has ended.
+        self.unended.clear();
     }
 }
 
