@@ -174,7 +174,7 @@ fn add(coverage: &mut UpgradeCoverage, outcome: Outcome, captured: &Captured) {
     coverage.sent += 1;
     coverage.sent_captured_us += captured_us;
     match outcome {
-        Outcome::Failed(sqlstate) if captured.sqlstate.is_none() => {
+        Outcome::Failed(sqlstate) if captured.sqlstate != Some(sqlstate) => {
             *coverage.failed.entry(sqlstate.to_string()).or_default() += 1;
         }
         _ => {

@@ -3,6 +3,9 @@
 //! Only settings that can change plans, answers or the work of statements are copied. The old server writes them as
 //! statements, and each private server executes these, so it refuses what it does not know. Settings of roles are in the dump
 //! of roles.
+//!
+//! Lists of names are written as they are, and psql would execute a command in them. A list with any other character than
+//! those of names is left out.
 
 /// File of the settings that were left out, as `NAME = VALUE`.
 pub(super) const LEFT_OUT_FILE: &str = "settings-left-out.txt";
@@ -26,12 +29,23 @@ WITH listed AS (
   WHERE s.setrole = 0 OR r.rolname IS NOT NULL)
 SELECT command || quote_ident(name) || ' = ' || CASE
     WHEN value <> '' AND name IN ('search_path', 'local_preload_libraries', 'session_preload_libraries', 'temp_tablespaces')
-    THEN value ELSE quote_literal(value) END || ';' FROM listed ORDER BY command, name;
+    THEN value ELSE quote_literal(value) END || ';' FROM listed
+WHERE name NOT IN ('search_path', 'local_preload_libraries', 'session_preload_libraries', 'temp_tablespaces')
+  OR value ~ '^[[:alnum:]_$", -]*$' ORDER BY command, name;
 END
 psql -X -q -A -t -v ON_ERROR_STOP=1 -o settings-left-out.txt <<'END'
 SELECT name || ' = ' || current_setting(name) FROM pg_settings
 WHERE source IN ('configuration file', 'command line', 'environment variable', 'global')
-  AND name IN ('shared_buffers', 'huge_pages', 'max_connections') AND setting <> boot_val ORDER BY name;
+  AND name IN ('shared_buffers', 'huge_pages', 'max_connections') AND setting <> boot_val
+UNION ALL
+SELECT name || ' = ' || regexp_replace(value, '[^[:alnum:]_$", -]', '?', 'g')
+FROM (SELECT name, current_setting(name) AS value FROM pg_settings
+    WHERE source IN ('configuration file', 'command line', 'environment variable', 'global')
+  UNION ALL
+  SELECT split_part(one, '=', 1), substring(one FROM position('=' IN one) + 1)
+  FROM pg_db_role_setting s JOIN pg_database d ON d.oid = s.setdatabase AND d.datname = current_database(), unnest(s.setconfig) one) a
+WHERE name IN ('search_path', 'local_preload_libraries', 'session_preload_libraries', 'temp_tablespaces')
+  AND value !~ '^[[:alnum:]_$", -]*$' ORDER BY 1;
 END
 "#;
 

@@ -225,7 +225,7 @@ impl DataCopy {
         let mut sentences = Vec::new();
         if !left_out.is_empty() {
             sentences.push(format!(
-                "settings of the old server that were not copied, since they depend on the size of the machine: {}",
+                "settings of the old server that were not copied, since they depend on the size of the machine or have other characters than names: {}",
                 left_out.join(", ")
             ));
         }

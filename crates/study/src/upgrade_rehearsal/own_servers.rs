@@ -174,9 +174,16 @@ fn refuse_in_use(own: OwnServers<'_>, server: &Target) -> Result<(), Failure> {
     if own.is_confirmed(&address) {
         return Ok(());
     }
-    // A server that cannot be reached has no sessions.
-    let used = ServerUse::read(&administrative(own.place, server));
-    match used.ok().and_then(ServerUse::describe) {
+    // One that is started by --restore must be confirmed, too: a busy server refuses connections like a stopped one.
+    let used = ServerUse::read(&administrative(own.place, server))
+        .or_else(|_| ServerUse::read(&catalogue(own.place, server)));
+    let used = used.map_err(|failure| {
+        Failure::usage(format!(
+            "the server {address} could not be asked whether it is in use, and the rehearsal writes there; if it is a copy that nothing else uses, confirm it with --overwrite '{address}' ({})",
+            failure.message
+        ))
+    })?;
+    match used.describe() {
         Some(used) => Err(Failure::usage(format!(
             "the server {address} is in use ({used}), and the rehearsal writes there; give a copy that nothing else uses, or confirm it with --overwrite '{address}'"
         ))),
