@@ -115,7 +115,7 @@ pub(crate) fn status_text(one: &UpgradeRegression) -> String {
         RemedyStatus::Proved => "Remedy, proved in paired replays:".to_owned(),
         RemedyStatus::Refuted => "Remedy, which did not suffice in paired replays:".to_owned(),
         RemedyStatus::Screened => {
-            "Remedy, which helped the statement alone and was not replayed:".to_owned()
+            "Remedy, which helped the statement alone and was not proved in replays:".to_owned()
         }
         RemedyStatus::Resolved => {
             "It has no remedy of its own. With those of the others it is not slower.".to_owned()

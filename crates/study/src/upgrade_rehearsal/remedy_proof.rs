@@ -21,7 +21,8 @@ use super::evidence::RehearsalEvidence;
 use super::rehearsal_plan::RehearsalPlan;
 use super::result::RemedyProof;
 use super::{
-    FinishProof, PreparedServers, RehearsalServers, UpgradeRequest, own_servers, proof_request,
+    FinishProof, MARGIN, PreparedServers, RehearsalServers, UpgradeRequest, own_servers,
+    proof_request,
 };
 use crate::environment::{create_server, run_shell_command, server_target};
 use crate::failure::Failure;
@@ -32,8 +33,8 @@ use crate::proof::{
 };
 use crate::sweep::Setting;
 use crate::upgrade_remedies::{
-    ExpectedPlans, MeasuredFactor, RegressionSign, RemedySearch, RemedySearchResult, RemedyStatus,
-    UpgradeRegression, remedy_script, search_remedies,
+    ExpectedPlans, MeasuredFactor, RegressionSign, RemedyKind, RemedySearch, RemedySearchResult,
+    RemedyStatus, UpgradeRegression, has_more_blocks, remedy_script, search_remedies,
 };
 use crate::upgrade_verify::UpgradeExpectations;
 
@@ -311,21 +312,56 @@ impl RemedyInputs<'_> {
     }
 }
 
-/// Returns whether the replays prove the remedy of a statement.
+/// Returns what the replays with all remedies show of a statement.
 fn status(regression: &UpgradeRegression, side: &ProofSideReport) -> RemedyStatus {
     let mut slower = side.slower.iter().chain(&side.suspected);
     let is_slower = slower.any(|one| one.fingerprint.to_string() == regression.fingerprint);
+    match side.blocks {
+        0 if regression.remedy.is_some() => RemedyStatus::Screened,
+        0 => RemedyStatus::NotFound,
+        _ => replayed_status(regression, is_slower, side.other_rows > 0),
+    }
+}
+
+/// Returns the status after replays. That a statement was not found slower proves nothing.
+fn replayed_status(
+    regression: &UpgradeRegression,
+    is_slower: bool,
+    has_other_rows: bool,
+) -> RemedyStatus {
     let was_slower = matches!(
         regression.sign,
         RegressionSign::Slower | RegressionSign::Suspected
     );
-    match (&regression.remedy, regression.sign) {
-        (None, _) if was_slower && side.blocks > 0 && !is_slower => RemedyStatus::Resolved,
-        (None, _) => RemedyStatus::NotFound,
-        (Some(_), _) if side.blocks == 0 => RemedyStatus::Screened,
-        (Some(_), RegressionSign::OtherRows) if side.other_rows > 0 => RemedyStatus::Refuted,
-        (Some(_), _) if is_slower => RemedyStatus::Refuted,
-        (Some(_), _) => RemedyStatus::Proved,
+    let high = regression.after.and_then(|after| after.high);
+    let is_within = !is_slower && high.is_some_and(|high| high <= 1.0 + MARGIN);
+    let is_judged = was_slower || regression.sign == RegressionSign::Work;
+    let Some(remedy) = &regression.remedy else {
+        return match was_slower && is_within {
+            true => RemedyStatus::Resolved,
+            false => RemedyStatus::NotFound,
+        };
+    };
+    if is_slower || (regression.sign == RegressionSign::OtherRows && has_other_rows) {
+        return RemedyStatus::Refuted;
+    }
+    // The sessions of the replays do not have advice.
+    let is_replayed = remedy.kind != RemedyKind::PlanAdvice;
+    let is_shown = is_within || has_old_blocks(regression);
+    match is_replayed && (is_shown || !is_judged) {
+        true => RemedyStatus::Proved,
+        false => RemedyStatus::Screened,
+    }
+}
+
+/// Whether a remedy removes all that a statement alone read more than on the old server.
+fn has_old_blocks(regression: &UpgradeRegression) -> bool {
+    let (old, new) = (regression.old_work, regression.new_work);
+    match (old, new, regression.remedied_work) {
+        (Some(old), Some(new), Some(remedied)) => {
+            has_more_blocks(old, new) && !has_more_blocks(old, remedied)
+        }
+        _ => false,
     }
 }
 
@@ -353,6 +389,7 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::upgrade_remedies::{RegressionRemedy, TrialWork};
 
     #[test]
     fn time_that_the_replays_need_is_converted_into_the_time_for_all() {
@@ -362,5 +399,55 @@ mod tests {
             "too short; give --within 5min00s or more, or less; a part of the time is for remedies"
         );
         assert_eq!(with_time_for_all("other"), "other");
+    }
+
+    #[test]
+    fn remedy_is_proved_only_if_the_replays_or_the_blocks_show_it() {
+        let work = |blocks| Some(TrialWork { ms: 1.0, blocks });
+        let within = |high| {
+            Some(MeasuredFactor {
+                ratio: 0.9,
+                low: Some(0.8),
+                high: Some(high),
+            })
+        };
+        let mut one = UpgradeRegression {
+            fingerprint: String::new(),
+            sql: String::new(),
+            sign: RegressionSign::Slower,
+            before: None,
+            after: within(1.02),
+            old_work: work(100.0),
+            new_work: work(110.0),
+            remedied_work: work(100.0),
+            note: None,
+            remedy: Some(RegressionRemedy {
+                kind: RemedyKind::Setting,
+                cause: String::new(),
+                statements: Vec::new(),
+                setting: None,
+                risk: String::new(),
+            }),
+            status: RemedyStatus::Screened,
+            tried: Vec::new(),
+        };
+        let status = |one: &UpgradeRegression| replayed_status(one, false, false);
+        assert_eq!(status(&one), RemedyStatus::Proved);
+        assert_eq!(replayed_status(&one, true, false), RemedyStatus::Refuted);
+        one.after = within(1.4);
+        assert_eq!(status(&one), RemedyStatus::Screened);
+        one.new_work = work(5000.0);
+        assert_eq!(status(&one), RemedyStatus::Proved);
+        one.remedied_work = work(4000.0);
+        assert_eq!(status(&one), RemedyStatus::Screened);
+        one.after = within(1.0);
+        if let Some(remedy) = &mut one.remedy {
+            remedy.kind = RemedyKind::PlanAdvice;
+        }
+        assert_eq!(status(&one), RemedyStatus::Screened);
+        one.remedy = None;
+        assert_eq!(status(&one), RemedyStatus::Resolved);
+        one.after = within(1.4);
+        assert_eq!(status(&one), RemedyStatus::NotFound);
     }
 }

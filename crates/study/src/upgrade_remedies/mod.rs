@@ -45,6 +45,7 @@ pub use result::{
     TriedRemedy, UpgradeRegression,
 };
 use server_state::ServerState;
+pub(crate) use trial::has_more_blocks;
 use trial::{
     Baseline, Effect, MeasuredSets, effect, is_risk_only, is_worse, may_be_worse, measure,
     try_candidate,

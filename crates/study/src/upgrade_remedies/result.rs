@@ -60,13 +60,15 @@ pub enum RegressionSign {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RemedyStatus {
-    /// With the remedies, the statement is not slower in paired replays, and returns the same rows.
+    /// With the remedies, paired replays show that the statement is not slower than the margin allows, or it reads what it read
+    /// on the old server and was not found slower. It returns the same rows.
     Proved,
     /// The statement is still slower, or returns other rows, with the remedies.
     Refuted,
-    /// The statement was executed alone with the remedy, which helped. There are no replays with it.
+    /// The statement was executed alone with the remedy, which helped. There are no replays with it, or they do not show that it
+    /// suffices.
     Screened,
-    /// It has no remedy of its own. With those of other statements, it is not slower in paired replays.
+    /// It has no remedy of its own. With those of other statements, paired replays show that it is not slower.
     Resolved,
     /// No candidate helped, or there is none.
     NotFound,

@@ -117,7 +117,8 @@ pub(super) fn may_be_worse(old: TrialWork, new: TrialWork) -> bool {
     has_more_blocks(old, new) || new.ms > 1.1 * old.ms + MS_NOISE / 5.0
 }
 
-fn has_more_blocks(old: TrialWork, new: TrialWork) -> bool {
+/// Whether a statement reads clearly more blocks on the new server.
+pub(crate) fn has_more_blocks(old: TrialWork, new: TrialWork) -> bool {
     new.blocks > 1.15 * old.blocks + BLOCKS_NOISE
 }
 

@@ -6,7 +6,7 @@ use compare::proof::Verdict;
 use super::super::data_comparison::DifferingTable;
 use super::super::result::{UpgradeCoverage, UpgradeReport};
 use super::{NAMED_MAX, Outcome};
-use crate::upgrade_remedies::RemedyStatus;
+use crate::upgrade_remedies::{RegressionSign, RemedyStatus};
 
 /// Smallest share of the statements, and of their captured time, that must be rehearsed for *go*.
 const REHEARSED_MIN: f64 = 0.9;
@@ -37,6 +37,17 @@ pub(super) fn reasons(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<Stri
     let screened = screened.filter(|one| one.status == RemedyStatus::Screened);
     if screened.count() > 0 {
         reasons.push("Remedies were not proved in replays; see the notes.".to_owned());
+    }
+    let other = report.regressions.iter();
+    let other = other.filter(|one| one.sign == RegressionSign::OtherRows && one.remedy.is_none());
+    match other.count() {
+        0 => {}
+        1 => {
+            reasons.push("1 statement answered differently when it was executed alone.".to_owned())
+        }
+        number => reasons.push(format!(
+            "{number} statements answered differently when they were executed alone."
+        )),
     }
     reasons
 }
