@@ -7,7 +7,8 @@
 //!   ─► the first that restores the work of the old server
 //! ```
 //!
-//! Nothing stays on a server. `ANALYZE` and `CREATE STATISTICS` lock their table against schema changes, `CREATE INDEX` and
+//! No object, row or setting stays on a server. A rollback keeps used sequence values, dead rows, and the numbers of rows and
+//! changes that `ANALYZE` and `CREATE INDEX` note. `ANALYZE` and `CREATE STATISTICS` lock their table against schema changes, `CREATE INDEX` and
 //! `REINDEX` against writes, until the rollback. Statements that reach outside of their transaction are not executed.
 
 mod answers;
