@@ -19,10 +19,7 @@ fn check<'v>(view: &'v Value, what: &str) -> &'v str {
 
 #[test]
 fn workers_starve_for_an_index_the_suspect_is_innocent_and_nothing_is_lost_or_done_twice() {
-    // It takes two minutes, alone.
-    const VARIABLE: &str = "REHEARSE_TEST_LAB";
-    if !test_support::is_set(VARIABLE) {
-        test_support::report_skipped(&format!("takes minutes, {VARIABLE}=1"));
+    if case::skip_long_case() {
         return;
     }
     let (directory, view) = shown("queue");

@@ -1,10 +1,10 @@
 //! Heap case of the lab: checks its cause by counts of CPU time, not by elapsed time.
 
-use crate::case::shown;
+use crate::case::{shown, skip_long_case};
 
 #[test]
 fn many_partial_indexes_are_a_tax_on_single_rows_and_batches_are_proved() {
-    if test_support::skip_in_fast_tier() {
+    if skip_long_case() {
         return;
     }
     let (directory, view) = shown("heap");
