@@ -111,7 +111,7 @@ fn upgrade_to_the_same_version_that_is_killed_and_resumed_finds_nothing_against_
         .display()
         .to_string();
     let arguments = [
-        "upgrade", &workload, "--from", &from, "--to", "15", "--within", "100s", "-o", &output,
+        "upgrade", &workload, "--from", &from, "--to", "15", "--within", "240s", "-o", &output,
         "--json",
     ];
     let mut killed = command(&arguments);
@@ -176,7 +176,7 @@ fn upgrade_that_loses_a_view_and_changes_an_answer_is_a_no_go() {
         old_server("CREATE VIEW writers AS SELECT buffers_backend FROM pg_stat_bgwriter");
     let output = directory.path().join("lost.upgrade").display().to_string();
     let done = rehearse(&[
-        "upgrade", &workload, "--from", &from, "--to", "18", "--within", "100s", "-o", &output,
+        "upgrade", &workload, "--from", &from, "--to", "18", "--within", "240s", "-o", &output,
         "--json",
     ]);
     assert_eq!(done.status.code(), Some(1), "{done:?}");
