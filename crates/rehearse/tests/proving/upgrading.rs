@@ -131,7 +131,7 @@ fn upgrade_to_the_same_version_that_is_killed_and_resumed_finds_nothing_against_
     let again = rehearse(&arguments);
     assert_eq!(again.status.code(), Some(2), "{again:?}");
     assert!(texts(&String::from_utf8_lossy(&again.stderr).into()).contains("--resume"));
-    let more_time = arguments.map(|one| if one == "100s" { "110s" } else { one });
+    let more_time = arguments.map(|one| if one == "240s" { "250s" } else { one });
     let resumed = rehearse(&[&more_time[..], &["--resume"]].concat());
     let report = validated_as("upgrade", &resumed);
     // The settings of the server and of the database were copied, so no statement fails.
