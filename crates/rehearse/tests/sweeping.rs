@@ -374,22 +374,12 @@ fn what_makes_no_sense_is_said_in_a_sentence() {
     // A refused sweep leaves no files.
     let at = |name: &str| directory.path().join(name).display().to_string();
     let log = "2026-03-01 09:00:00.000 UTC [1] LOG:  statement: INSERT INTO t VALUES (1)\n";
-    std::fs::write(at("a.log"), log).unwrap();
-    let made = rehearse(&[
-        "capture",
-        "log",
-        &at("a.log"),
-        "--prefix",
-        "%m [%p] ",
-        "-o",
-        &at("a.workload"),
-    ]);
-    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    let workload = proving::captured(&at, log);
     let target = "postgres://nobody@127.0.0.1:1/nothing";
     refused(
-        &[&at("a.workload"), "--target", target],
+        &[&workload, "--target", target],
         "nothing says how the target's data are restored",
     );
-    refused(&[&at("a.workload"), "--postgres-version", "17"], "--load");
+    refused(&[&workload, "--postgres-version", "17"], "--load");
     assert!(!Path::new(&output).exists());
 }

@@ -15,7 +15,7 @@ use clock::Clock;
 use connect::Target;
 use connect::login::{Dialer, Login, LoginError, QueryConnection, Value};
 use run::{NoPlan, PlanFact, PlanOutcome, ServiceTime};
-use sql::{StatementClass, classify, holds_several};
+use sql::{classify, holds_several};
 use workload::Sqlstate;
 
 use crate::plans::{BEGIN, END, PlanResults};
@@ -70,14 +70,7 @@ pub fn generic_plans(
 }
 
 fn has_plan(sql: &str) -> bool {
-    matches!(
-        classify(sql),
-        StatementClass::Select
-            | StatementClass::Insert
-            | StatementClass::Update
-            | StatementClass::Delete
-            | StatementClass::Merge
-    )
+    classify(sql).is_planned()
 }
 
 fn connect<'d>(

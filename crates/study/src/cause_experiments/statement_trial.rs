@@ -7,7 +7,7 @@ use connect::login::{Dialer, Login, LoginError, QueryConnection, Row};
 pub(crate) use diagnose::PlanningMode;
 use observe::Example;
 use plans::{MeasuredTimes, Plan, read_measured_times, read_plan};
-use sql::{StatementClass, classify, holds_several};
+use sql::{classify, holds_several};
 
 use super::trial_session::{TrialSession, apply_role_settings};
 use crate::environment::quote_identifier;
@@ -27,15 +27,7 @@ const VERSION_13: u32 = 130_000;
 
 /// Whether a statement can be executed in a transaction and measured.
 pub(crate) fn is_executable(example: &Example) -> bool {
-    let is_planned = matches!(
-        classify(&example.sql),
-        StatementClass::Select
-            | StatementClass::Insert
-            | StatementClass::Update
-            | StatementClass::Delete
-            | StatementClass::Merge
-    );
-    is_planned && !holds_several(&example.sql)
+    classify(&example.sql).is_planned() && !holds_several(&example.sql)
 }
 
 /// Connection of the trials. A closed one is opened again, so that a lost connection ends one trial only.

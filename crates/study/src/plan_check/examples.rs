@@ -154,13 +154,5 @@ fn choose_database(
 }
 
 fn has_plan(class: StatementClass) -> bool {
-    matches!(
-        class,
-        StatementClass::Select
-            | StatementClass::Insert
-            | StatementClass::Update
-            | StatementClass::Delete
-            | StatementClass::Merge
-            | StatementClass::Other
-    )
+    class.is_planned() || class == StatementClass::Other
 }

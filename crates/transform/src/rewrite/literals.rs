@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use sql::{Lexer, StatementClass, Token, classify};
+use sql::{Lexer, Token, classify};
 
 use super::insert::Reason;
 
@@ -63,15 +63,7 @@ pub(super) struct Literal {
 /// # Errors
 /// Returns the reason if the statement cannot be prepared.
 pub(super) fn parameterisable_literals(sql: &str) -> Option<Result<Vec<Literal>, Reason>> {
-    let is_planned = matches!(
-        classify(sql),
-        StatementClass::Select
-            | StatementClass::Insert
-            | StatementClass::Update
-            | StatementClass::Delete
-            | StatementClass::Merge
-    );
-    is_planned.then(|| find_literals(sql))
+    classify(sql).is_planned().then(|| find_literals(sql))
 }
 
 fn find_literals(sql: &str) -> Result<Vec<Literal>, Reason> {

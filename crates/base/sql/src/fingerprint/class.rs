@@ -66,6 +66,18 @@ impl StatementClass {
         Self::ALL.into_iter().find(|class| class.name() == name)
     }
 
+    /// Whether the planner plans it, so that `EXPLAIN` and `PREPARE` take it.
+    pub fn is_planned(self) -> bool {
+        matches!(
+            self,
+            StatementClass::Select
+                | StatementClass::Insert
+                | StatementClass::Update
+                | StatementClass::Delete
+                | StatementClass::Merge
+        )
+    }
+
     /// Whether it may change data. A `SELECT` may, too, through a function; only the server can forbid that.
     pub fn may_write(self) -> bool {
         !matches!(
