@@ -141,8 +141,9 @@ fn coverage(result: &UpgradeVerification) -> String {
         count(all.filter(|one| one.judgement == wanted).count() as u64)
     };
     format!(
-        "Coverage: {} compared; {} of {} observed ({} with too few executions, {} without an expected time).",
-        counted(result.plans_checked, "plan"),
+        "Coverage: {} of {} compared; {} of {} observed ({} with too few executions, {} without an expected time).",
+        count(result.plans_checked),
+        counted(result.plans_expected, "plan"),
         count(result.statements.len() as u64),
         counted(result.statements_expected, "statement"),
         number(TimeJudgement::TooFew),

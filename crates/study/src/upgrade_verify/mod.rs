@@ -95,9 +95,18 @@ pub fn verify_upgrade(
     })?;
     let remedies = remedies::verify_remedies(&mut connection, &expected.remedies);
     drop(connection);
+    let plans = expected.statements.iter().flat_map(|one| &one.plans);
+    let plans_expected: u64 = plans.map(|one| one.plans.len() as u64).sum();
     let (plans_checked, differing_plans) = match verify_plans(request, &expected, (&dialer, &login))
     {
-        Ok(found) => found,
+        Ok((checked, differing, refused)) => {
+            notes.extend(refused.map(|message| {
+                format!(
+                    "the server does not plan some statements for the role of --target: {message}"
+                )
+            }));
+            (checked, differing)
+        }
         Err(failure) => {
             notes.push(format!("plans were not compared: {}", failure.message));
             (0, Vec::new())
@@ -113,6 +122,7 @@ pub fn verify_upgrade(
         server: target.address(),
         observed_s,
         remedies,
+        plans_expected,
         plans_checked,
         differing_plans,
         statements_expected: expected.statements.len() as u64,
@@ -145,12 +155,13 @@ fn observe(
     Ok((summarize_observations(&run)?, observed_s))
 }
 
-/// Plans the values of the rehearsal. Returns the number of plans, and those that differ.
+/// Plans the values of the rehearsal. Returns the number of plans, those that differ, and the first message of a statement
+/// that the server does not plan.
 fn verify_plans(
     request: &UpgradeVerifyRequest<'_>,
     expected: &UpgradeExpectations,
     (dialer, login): (&Dialer, &Login),
-) -> Result<(u64, Vec<DifferingPlan>), Failure> {
+) -> Result<(u64, Vec<DifferingPlan>, Option<String>), Failure> {
     let path = Path::new(&expected.workload);
     let workload = keys::open_workload(request.workload.unwrap_or(path))?;
     if workload.id() != expected.workload_id {
@@ -170,7 +181,7 @@ fn verify_plans(
             examples.insert((example.session, example.sequence), example);
         }
     }
-    let (mut checked, mut differing) = (0, Vec::new());
+    let (mut checked, mut differing, mut refused) = (0, Vec::new(), None);
     let mut open: Option<(Login, ExplainSession<'_>)> = None;
     for statement in &expected.statements {
         for plan in statement.plans.iter().flat_map(|one| &one.plans) {
@@ -187,27 +198,33 @@ fn verify_plans(
                     .map_err(|error| Failure::could_not(error.to_string()))?,
             };
             let (_, session) = open.insert((login, session));
-            checked += 1;
             let found = match session.custom_plan(example) {
                 Err(error) => Err(error.message),
                 Ok(text) => read_plan(&text).map_err(|error| error.explanation().to_owned()),
             };
             let found = match found {
-                Ok(found) if found.shape().to_string() == plan.shape => continue,
-                Ok(found) => summary(&found),
-                Err(message) => message,
+                Ok(found) => found,
+                // The role of the verification may lack rights or a search_path that the statement has.
+                Err(message) => {
+                    refused.get_or_insert(message);
+                    continue;
+                }
             };
+            checked += 1;
+            if found.shape().to_string() == plan.shape {
+                continue;
+            }
             differing.push(DifferingPlan {
                 fingerprint: statement.fingerprint.clone(),
                 sql: statement.sql.clone(),
                 session: example.session,
                 sequence: example.sequence,
                 expected: plan.summary.clone(),
-                found,
+                found: summary(&found),
             });
         }
     }
-    Ok((checked, differing))
+    Ok((checked, differing, refused))
 }
 
 /// Compares the mean times of the observed statements with the expected ones.
@@ -303,30 +320,102 @@ fn judge(result: &UpgradeVerification) -> (VerificationVerdict, Vec<String>) {
         "finding of the inspection is to be mended.",
         "findings of the inspection are to be mended.",
     );
-    let seen = judged(TimeJudgement::AsExpected);
-    match (reasons.is_empty(), seen) {
-        (false, _) => (VerificationVerdict::Differs, reasons),
-        (true, 0) => (
-            VerificationVerdict::NotObserved,
-            vec![format!(
-                "No statement of the rehearsal was executed {CALLS_MIN} times with a time to compare; observe longer with --for, and \
-                 see the notes."
-            )],
-        ),
-        (true, seen) => (
-            VerificationVerdict::AsRehearsed,
-            vec![format!(
-                "The remedies are in place, {} plans are those of the rehearsal, and {seen} of {} statements were observed with \
-                 times as expected.",
-                result.plans_checked, result.statements_expected
-            )],
-        ),
+    if !reasons.is_empty() {
+        return (VerificationVerdict::Differs, reasons);
     }
+    let seen = judged(TimeJudgement::AsExpected);
+    let unseen = unseen(result, seen);
+    if !unseen.is_empty() {
+        return (VerificationVerdict::NotObserved, unseen);
+    }
+    let reason = format!(
+        "The remedies are in place, {} of {} plans are those of the rehearsal and the others were not compared, and {seen} of {} \
+         statements were observed with times as expected.",
+        result.plans_checked, result.plans_expected, result.statements_expected
+    );
+    (VerificationVerdict::AsRehearsed, vec![reason])
+}
+
+/// Returns what was not seen, so that nothing can be stated of it.
+fn unseen(result: &UpgradeVerification, seen: usize) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if seen == 0 {
+        reasons.push(format!(
+            "No statement of the rehearsal was executed {CALLS_MIN} times with a time to compare; observe longer with --for, and \
+             see the notes."
+        ));
+    }
+    if result.plans_expected > 0 && result.plans_checked == 0 {
+        reasons.push("No plan could be compared; see the notes.".to_owned());
+    }
+    let unknown = result.remedies.iter().filter(|one| one.in_place.is_none());
+    match unknown.count() {
+        0 => {}
+        number => reasons.push(format!(
+            "Whether {number} remedies are in place cannot be seen by the role of --target; use a superuser."
+        )),
+    }
+    reasons
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::upgrade_inspect::{NewServerKind, UpgradeInspection};
+
+    #[test]
+    fn verdict_is_as_rehearsed_only_if_times_plans_and_remedies_were_seen() {
+        let statement = VerifiedStatement {
+            fingerprint: String::new(),
+            sql: String::new(),
+            calls: 100,
+            mean_us: 1.0,
+            expected_us: None,
+            limit_us: None,
+            judgement: TimeJudgement::AsExpected,
+        };
+        let remedy = |in_place| VerifiedRemedy {
+            statement: String::new(),
+            in_place,
+            found: String::new(),
+        };
+        let seen = UpgradeVerification {
+            verdict: VerificationVerdict::AsRehearsed,
+            reasons: Vec::new(),
+            rehearsal: String::new(),
+            server: String::new(),
+            observed_s: 1.0,
+            remedies: vec![remedy(Some(true))],
+            plans_expected: 2,
+            plans_checked: 2,
+            differing_plans: Vec::new(),
+            statements_expected: 1,
+            statements: vec![statement],
+            inspection: UpgradeInspection {
+                from_version: String::new(),
+                to_version: String::new(),
+                new_server: NewServerKind::Private,
+                method: UpgradeMethod::PgUpgrade,
+                databases: Vec::new(),
+                findings: Vec::new(),
+                unchecked: Vec::new(),
+            },
+            notes: Vec::new(),
+        };
+        let verdict = |one: &UpgradeVerification| judge(one).0;
+        assert_eq!(verdict(&seen), VerificationVerdict::AsRehearsed);
+        let mut other = seen.clone();
+        other.plans_checked = 0;
+        assert_eq!(verdict(&other), VerificationVerdict::NotObserved);
+        other = seen.clone();
+        other.remedies = vec![remedy(None)];
+        assert_eq!(verdict(&other), VerificationVerdict::NotObserved);
+        other.remedies = vec![remedy(Some(false)), remedy(None)];
+        assert_eq!(verdict(&other), VerificationVerdict::Differs);
+        other = seen;
+        other.statements.clear();
+        assert_eq!(verdict(&other), VerificationVerdict::NotObserved);
+    }
 
     #[test]
     fn mean_time_is_judged_from_enough_executions_against_the_limit() {

@@ -13,7 +13,7 @@ pub enum VerificationVerdict {
     AsRehearsed,
     /// Something differs.
     Differs,
-    /// Nothing differs, and too few statements of the rehearsal were observed to judge their times.
+    /// Nothing differs, and no time or plan could be compared, or a remedy cannot be seen.
     NotObserved,
 }
 
@@ -41,7 +41,7 @@ pub struct DifferingPlan {
     pub sequence: u64,
     /// Scans and joins in the rehearsal.
     pub expected: String,
-    /// Scans and joins on the server, or its message.
+    /// Scans and joins on the server.
     pub found: String,
 }
 
@@ -93,6 +93,8 @@ pub struct UpgradeVerification {
     pub observed_s: f64,
     /// Remedies of the rehearsal.
     pub remedies: Vec<VerifiedRemedy>,
+    /// Number of plans that the rehearsal leads to expect.
+    pub plans_expected: u64,
     /// Number of plans that were compared.
     pub plans_checked: u64,
     /// Plans that differ.
