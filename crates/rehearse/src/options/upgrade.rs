@@ -9,7 +9,7 @@ use replay::Options;
 use study::Failure;
 use study::proof::ProofPlace;
 use study::upgrade_inspect::{UpgradeMethod, UpgradeSeverity};
-use study::upgrade_rehearsal::RehearsalServers;
+use study::upgrade_rehearsal::{OwnServers, RehearsalServers};
 
 use super::session::SessionArgs;
 
@@ -112,8 +112,8 @@ impl Upgrade {
             }));
         };
         let target = replay::Target::parse(url, |name| std::env::var(name).ok())?;
-        Ok(Some(RehearsalServers::Own {
-            place: Box::new(ProofPlace {
+        Ok(Some(RehearsalServers::Own(Box::new(OwnServers {
+            place: ProofPlace {
                 target: self.from.clone(),
                 other_target: Some(target.clone()),
                 allow_captured_server: own.allow_captured_server.clone(),
@@ -121,13 +121,13 @@ impl Upgrade {
                 template: own.template.clone(),
                 no_restore: own.no_restore,
                 ..ProofPlace::default()
-            }),
-            target: Box::new(target),
+            },
+            target,
             to: self.to,
             method: own.method.method(),
             may_reach_others: own.allow_foreign_servers,
             confirmed: own.overwrite.clone(),
-        }))
+        }))))
     }
 
     /// Returns the options of every replay.

@@ -59,7 +59,7 @@ pub(super) fn assemble(
         from_server: request.from.address(),
         to_server: match &request.servers {
             RehearsalServers::Private { .. } => None,
-            RehearsalServers::Own { target, .. } => Some(target.address()),
+            RehearsalServers::Own(own) => Some(own.target.address()),
         },
         from_version: inspection.from_version.clone(),
         to_version: inspection.to_version.clone(),
@@ -122,7 +122,8 @@ pub(super) fn work(side: &ProofSideReport) -> Option<Effect> {
 fn is_restored(servers: &RehearsalServers, whole: &WorkloadReader) -> bool {
     match servers {
         RehearsalServers::Private { .. } => true,
-        RehearsalServers::Own { place, .. } => {
+        RehearsalServers::Own(own) => {
+            let place = &own.place;
             place.restore.is_some() || place.template.is_some() || whole.info().writes == 0
         }
     }

@@ -51,7 +51,7 @@ use crate::upgrade_inspect::{
 pub use data_comparison::{DataComparison, DifferingTable};
 use data_copy::DataCopy;
 pub use evidence::RehearsalEvidence;
-use own_servers::OwnServers;
+pub use own_servers::OwnServers;
 use rehearsal_plan::RehearsalPlan;
 use remedy_proof::RemedyInputs;
 pub use result::{
@@ -75,20 +75,7 @@ pub enum RehearsalServers {
         has_default_settings: bool,
     },
     /// The old server and an upgraded one of the user.
-    Own {
-        /// Both servers, and how their data are restored.
-        place: Box<ProofPlace>,
-        /// Upgraded server.
-        target: Box<Target>,
-        /// Major version that the upgraded server must have.
-        to: Option<u16>,
-        /// Way in which it was upgraded.
-        method: UpgradeMethod,
-        /// Whether the databases may reach other systems.
-        may_reach_others: bool,
-        /// Addresses of servers that may be written although they look like production.
-        confirmed: Vec<String>,
-    },
+    Own(Box<OwnServers>),
 }
 
 /// Parameters of a rehearsal.
@@ -118,26 +105,7 @@ impl UpgradeRequest<'_> {
     fn to(&self) -> Option<u16> {
         match &self.servers {
             RehearsalServers::Private { to, .. } => Some(*to),
-            RehearsalServers::Own { to, .. } => *to,
-        }
-    }
-
-    /// Returns the servers of the user.
-    fn own_servers(&self) -> Option<OwnServers<'_>> {
-        match &self.servers {
-            RehearsalServers::Private { .. } => None,
-            RehearsalServers::Own {
-                place,
-                target,
-                to,
-                confirmed,
-                ..
-            } => Some(OwnServers {
-                place,
-                target,
-                to: *to,
-                confirmed,
-            }),
+            RehearsalServers::Own(own) => own.to,
         }
     }
 
@@ -145,7 +113,7 @@ impl UpgradeRequest<'_> {
     fn method(&self) -> RehearsalMethod {
         match &self.servers {
             RehearsalServers::Private { .. } => RehearsalMethod::Dump,
-            RehearsalServers::Own { .. } => RehearsalMethod::Target,
+            RehearsalServers::Own(_) => RehearsalMethod::Target,
         }
     }
 }
@@ -185,48 +153,33 @@ pub fn rehearse_upgrade(
     display: &mut dyn ProofDisplay,
     finish: FinishProof<'_>,
 ) -> Result<UpgradeReport, Failure> {
-    let own = request.own_servers();
-    if let Some(own) = own {
+    if let RehearsalServers::Own(own) = &request.servers {
         own_servers::refuse(request, own, whole)?;
     }
     let plan = rehearsal_plan::begin(request, whole)?;
-    if let Some(own) = own {
+    if let RehearsalServers::Own(own) = &request.servers {
         own_servers::restore(request, own)?;
-    }
-    if let RehearsalServers::Own {
-        place,
-        target,
-        may_reach_others: false,
-        ..
-    } = &request.servers
-    {
-        let databases = [request.from, target].map(|one| own_servers::catalogue(place, one));
-        isolation::refuse([("--from", &databases[0]), ("--target", &databases[1])])?;
+        if !own.may_reach_others {
+            let [from, target] = &own_servers::catalogues(request, own);
+            isolation::refuse([("--from", from), ("--target", target)])?;
+        }
     }
     let inspection = inspect(request, interrupt)?;
-    let servers = match (&request.servers, own) {
-        (
-            RehearsalServers::Private {
-                to,
-                has_default_settings,
-            },
-            None,
-        ) => {
+    let (servers, data) = match &request.servers {
+        RehearsalServers::Private {
+            to,
+            has_default_settings,
+        } => {
             let copy = DataCopy::in_directory(request.output, !has_default_settings);
-            private_servers::prepare(request, (*to, copy), &plan, &inspection)?
+            let servers = private_servers::prepare(request, (*to, copy), &plan, &inspection)?;
+            (servers, None)
         }
-        (_, own) => {
-            let own = own.expect("servers that are not private are the user's");
-            own_servers::prepare(request, own, &plan, &inspection)?
+        RehearsalServers::Own(own) => {
+            let servers = own_servers::prepare(request, own, &plan, &inspection)?;
+            let [old, new] = &own_servers::catalogues(request, own);
+            let data = data_comparison::compare_data(old, new, interrupt)?;
+            (servers, Some(data))
         }
-    };
-    let data = match &request.servers {
-        RehearsalServers::Own { place, target, .. } => {
-            let [old, new] =
-                [request.from, target].map(|server| own_servers::catalogue(place, server));
-            Some(data_comparison::compare_data(&old, &new, interrupt)?)
-        }
-        RehearsalServers::Private { .. } => None,
     };
     refuse_stopped(interrupt)?;
     let proof = proof_request(request, &servers);
@@ -309,18 +262,15 @@ fn inspect(
             };
             inspect_upgrade(&request, interrupt)
         }
-        RehearsalServers::Own {
-            place,
-            target,
-            to,
-            method,
-            ..
-        } => {
-            let target = &own_servers::catalogue(place, target);
+        RehearsalServers::Own(own) => {
+            let [from, target] = &own_servers::catalogues(request, own);
             let request = UpgradeInspectRequest {
-                from: &own_servers::catalogue(place, request.from),
-                to: NewServer::Upgraded { target, major: *to },
-                method: *method,
+                from,
+                to: NewServer::Upgraded {
+                    target,
+                    major: own.to,
+                },
+                method: own.method,
                 find,
             };
             inspect_upgrade(&request, interrupt)

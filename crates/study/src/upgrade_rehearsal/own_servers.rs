@@ -16,25 +16,28 @@ use crate::failure::Failure;
 use crate::notes;
 use crate::plan_export::export_planner;
 use crate::proof::{Change, ProofPlace, data_source, refuse_captured_servers};
-use crate::upgrade_inspect::UpgradeInspection;
+use crate::upgrade_inspect::{UpgradeInspection, UpgradeMethod};
 
 /// Names of the sides in messages, and in the variable `REHEARSE_SIDE`.
 const SIDES: [&str; 2] = ["old", "new"];
 
 /// Servers of the user, and what the user confirmed.
-#[derive(Clone, Copy)]
-pub(super) struct OwnServers<'a> {
+pub struct OwnServers {
     /// Both servers, and how their data are restored.
-    pub(super) place: &'a ProofPlace,
+    pub place: ProofPlace,
     /// Upgraded server.
-    pub(super) target: &'a Target,
+    pub target: Target,
     /// Major version that it must have.
-    pub(super) to: Option<u16>,
+    pub to: Option<u16>,
+    /// Way in which it was upgraded.
+    pub method: UpgradeMethod,
+    /// Whether the databases may reach other systems.
+    pub may_reach_others: bool,
     /// Addresses of servers that may be written although they look like production.
-    pub(super) confirmed: &'a [String],
+    pub confirmed: Vec<String>,
 }
 
-impl OwnServers<'_> {
+impl OwnServers {
     fn restoring(&self) -> Restoring {
         match (&self.place.restore, &self.place.template) {
             (Some(_), _) => Restoring::Command,
@@ -59,10 +62,10 @@ impl OwnServers<'_> {
 /// workload writes and nothing restores the data.
 pub(super) fn refuse(
     request: &UpgradeRequest<'_>,
-    own: OwnServers<'_>,
+    own: &OwnServers,
     whole: &WorkloadReader,
 ) -> Result<(), Failure> {
-    let (from, target, place) = (request.from, own.target, own.place);
+    let (from, target, place) = (request.from, &own.target, &own.place);
     if from.address() == target.address() {
         return Err(same_server(from, target));
     }
@@ -130,7 +133,7 @@ fn refuse_other_databases(request: &UpgradeRequest<'_>, target: &Target) -> Resu
     }
 }
 
-fn refuse_unknown_addresses(own: OwnServers<'_>, servers: [&Target; 2]) -> Result<(), Failure> {
+fn refuse_unknown_addresses(own: &OwnServers, servers: [&Target; 2]) -> Result<(), Failure> {
     let addresses = servers.map(Target::address);
     match own.confirmed.iter().find(|one| !addresses.contains(one)) {
         Some(other) => Err(Failure::usage(format!(
@@ -143,7 +146,7 @@ fn refuse_unknown_addresses(own: OwnServers<'_>, servers: [&Target; 2]) -> Resul
 
 /// Refuses servers of which the workload cannot show that they are not the captured one.
 fn refuse_unrecognised(
-    own: OwnServers<'_>,
+    own: &OwnServers,
     servers: [&Target; 2],
     whole: &WorkloadReader,
 ) -> Result<(), Failure> {
@@ -169,14 +172,14 @@ fn refuse_unrecognised(
 }
 
 /// Refuses a server with sessions of others, receivers of its WAL, or slots in use, unless its address was confirmed.
-fn refuse_in_use(own: OwnServers<'_>, server: &Target) -> Result<(), Failure> {
+fn refuse_in_use(own: &OwnServers, server: &Target) -> Result<(), Failure> {
     let address = server.address();
     if own.is_confirmed(&address) {
         return Ok(());
     }
     // One that is started by --restore must be confirmed, too: a busy server refuses connections like a stopped one.
-    let used = ServerUse::read(&administrative(own.place, server))
-        .or_else(|_| ServerUse::read(&catalogue(own.place, server)));
+    let used = ServerUse::read(&administrative(&own.place, server))
+        .or_else(|_| ServerUse::read(&catalogue(&own.place, server)));
     let used = used.map_err(|failure| {
         Failure::usage(format!(
             "the server {address} could not be asked whether it is in use, and the rehearsal writes there; if it is a copy that nothing else uses, confirm it with --overwrite '{address}' ({})",
@@ -191,7 +194,7 @@ fn refuse_in_use(own: OwnServers<'_>, server: &Target) -> Result<(), Failure> {
     }
 }
 
-fn announce(own: OwnServers<'_>, servers: [&Target; 2]) {
+fn announce(own: &OwnServers, servers: [&Target; 2]) {
     let [old, new] = servers.map(Target::address);
     let database = own.target.database.as_deref().unwrap_or("(of the role)");
     let restored = match own.restoring() {
@@ -226,11 +229,11 @@ fn read_before_restore(place: &ProofPlace, server: &Target) -> Result<ServerIden
 /// Refuses two addresses of one server, an older new server, and one that is not of the version of `--to`.
 fn refuse_identities(
     request: &UpgradeRequest<'_>,
-    own: OwnServers<'_>,
+    own: &OwnServers,
     [old, new]: [&ServerIdentity; 2],
 ) -> Result<(), Failure> {
     if old.is_same_server(new) {
-        return Err(same_server(request.from, own.target));
+        return Err(same_server(request.from, &own.target));
     }
     if let Some(to) = own.to.filter(|to| u32::from(*to) != new.major()) {
         return Err(Failure::usage(format!(
@@ -252,8 +255,8 @@ fn refuse_identities(
 ///
 /// # Errors
 /// If the command fails, a server must not be used, or its state is another one.
-pub(super) fn restore(request: &UpgradeRequest<'_>, own: OwnServers<'_>) -> Result<(), Failure> {
-    let servers = SIDES.into_iter().zip([request.from, own.target]);
+pub(super) fn restore(request: &UpgradeRequest<'_>, own: &OwnServers) -> Result<(), Failure> {
+    let servers = SIDES.into_iter().zip([request.from, &own.target]);
     if let Some(command) = &own.place.restore {
         for (side, server) in servers {
             notes::note(&format!("Restoring the data of the {side} server."));
@@ -271,8 +274,8 @@ pub(super) fn restore(request: &UpgradeRequest<'_>, own: OwnServers<'_>) -> Resu
     record_or_compare(request.output, &states)
 }
 
-fn catalogues(request: &UpgradeRequest<'_>, own: OwnServers<'_>) -> [Target; 2] {
-    [request.from, own.target].map(|server| catalogue(own.place, server))
+pub(super) fn catalogues(request: &UpgradeRequest<'_>, own: &OwnServers) -> [Target; 2] {
+    [request.from, &own.target].map(|server| catalogue(&own.place, server))
 }
 
 /// Returns the database that the catalogues are read from: that of the server, or the one that it is created from.
@@ -289,11 +292,11 @@ pub(super) fn catalogue(place: &ProofPlace, target: &Target) -> Target {
 /// If a server refuses it.
 pub(super) fn prepare(
     request: &UpgradeRequest<'_>,
-    own: OwnServers<'_>,
+    own: &OwnServers,
     plan: &RehearsalPlan,
     inspection: &UpgradeInspection,
 ) -> Result<PreparedServers, Failure> {
-    let (place, target) = (own.place, own.target);
+    let (place, target) = (&own.place, &own.target);
     let mut planners: Vec<PathBuf> = Vec::new();
     for (side, server) in SIDES.into_iter().zip([request.from, target]) {
         let planner = request.output.join(format!("{side}.planner"));

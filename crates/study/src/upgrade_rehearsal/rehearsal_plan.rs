@@ -99,11 +99,11 @@ pub(super) fn begin(
         from: place_of(request.from),
         to: request.to(),
         target: match &request.servers {
-            RehearsalServers::Own { target, .. } => Some(place_of(target)),
+            RehearsalServers::Own(own) => Some(place_of(&own.target)),
             RehearsalServers::Private { .. } => None,
         },
         upgrade_method: match &request.servers {
-            RehearsalServers::Own { method, .. } => Some(format!("{method:?}")),
+            RehearsalServers::Own(own) => Some(format!("{:?}", own.method)),
             RehearsalServers::Private { .. } => None,
         },
         has_default_settings: matches!(

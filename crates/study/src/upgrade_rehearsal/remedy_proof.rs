@@ -203,10 +203,9 @@ impl RemedyInputs<'_> {
             search_remedies(&search, self.whole)
         };
         let to = match &self.request.servers {
-            RehearsalServers::Own { place, target, .. } => {
-                let old = own_servers::catalogue(place, self.request.from);
-                let new = own_servers::catalogue(place, target);
-                return search(&old, &new, named.unwrap_or(&self.plan.database));
+            RehearsalServers::Own(own) => {
+                let [old, new] = &own_servers::catalogues(self.request, own);
+                return search(old, new, named.unwrap_or(&self.plan.database));
             }
             RehearsalServers::Private { to, .. } => *to,
         };
@@ -228,7 +227,7 @@ impl RemedyInputs<'_> {
     fn remedied_side(&self, regressions: &[UpgradeRegression]) -> ProofSide {
         let mut settings: Vec<Setting> = Vec::new();
         let mut statements = remedy_script(regressions);
-        if let RehearsalServers::Own { .. } = self.request.servers {
+        if let RehearsalServers::Own(_) = self.request.servers {
             for remedy in regressions.iter().filter_map(|one| one.remedy.as_ref()) {
                 let Some((name, value)) = &remedy.setting else {
                     continue;
