@@ -2,8 +2,8 @@
 
 use observe::Example;
 
+use super::planning_state::PlanningState;
 use super::result::{RegressionRemedy, RegressionSign, RemedyKind};
-use super::server_state::ServerState;
 use crate::cause_experiments::TrialConnection;
 
 /// Difference between the answers of both servers.
@@ -21,7 +21,7 @@ pub(super) struct AnswerDifference {
 /// If a server refuses the statement.
 pub(super) fn compare_answers(
     (old, new): (&mut TrialConnection<'_>, &mut TrialConnection<'_>),
-    states: (&ServerState, &ServerState),
+    states: (&PlanningState, &PlanningState),
     sets: &[Example],
 ) -> Result<Option<AnswerDifference>, String> {
     for example in sets {
@@ -82,7 +82,7 @@ fn answer(
 /// Explains other rows: an index that another collation ordered, if the new server gives the old answer without it.
 fn explain_rows(
     new: &mut TrialConnection<'_>,
-    (old_state, state): (&ServerState, &ServerState),
+    (old_state, state): (&PlanningState, &PlanningState),
     example: &Example,
     expected: &Answer,
 ) -> Result<AnswerDifference, String> {
@@ -139,7 +139,7 @@ fn explain_rows(
 
 /// Explains another order of the same rows. Without ORDER BY, and with equal keys, any order is right.
 fn explain_order(
-    (old, new): (&ServerState, &ServerState),
+    (old, new): (&PlanningState, &PlanningState),
     example: &Example,
 ) -> Option<AnswerDifference> {
     let is_sorted = example.sql.to_ascii_lowercase().contains("order by");

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use plans::Plan;
 
 use super::plan_advice::advice_of;
+use super::planning_state::{IndexState, PlanningState, SettingState, StatisticsState, TableState};
 use super::result::{RegressionRemedy, RemedyKind};
-use super::server_state::{IndexState, ServerState, SettingState, StatisticsState, TableState};
 use crate::environment::{quote_identifier, quote_literal};
 
 /// Factor between the estimated rows of both servers from which statistics are outdated.
@@ -38,7 +38,7 @@ pub(super) struct SlowStatement<'a> {
 
 /// Returns the candidates, the most plausible first. Remedies that were chosen for other statements precede all others.
 pub(super) fn candidates(
-    (old, new): (&ServerState, &ServerState),
+    (old, new): (&PlanningState, &PlanningState),
     statement: &SlowStatement<'_>,
 ) -> Vec<Candidate> {
     let relations = relations(statement);
@@ -112,8 +112,8 @@ fn setting(
 
 /// Returns the settings of just-in-time compilation, if only the new server compiles.
 fn compilation(
-    old: &ServerState,
-    new: &ServerState,
+    old: &PlanningState,
+    new: &PlanningState,
     statement: &SlowStatement<'_>,
 ) -> Vec<Candidate> {
     if !statement.newly_compiled {
@@ -154,8 +154,8 @@ fn joined(candidates: Vec<Candidate>) -> Option<Candidate> {
 
 /// Pairs the tables of a statement on both servers.
 fn tables<'a>(
-    old: &'a ServerState,
-    new: &'a ServerState,
+    old: &'a PlanningState,
+    new: &'a PlanningState,
     relations: &'a BTreeSet<String>,
 ) -> impl Iterator<Item = (&'a TableState, &'a TableState)> {
     let all = relations.iter().flat_map(|name| new.tables_named(name));
@@ -164,8 +164,8 @@ fn tables<'a>(
 
 /// Returns ANALYZE of the tables whose statistics are missing or of another size.
 fn table_statistics(
-    old: &ServerState,
-    new: &ServerState,
+    old: &PlanningState,
+    new: &PlanningState,
     relations: &BTreeSet<String>,
 ) -> Option<Candidate> {
     let found = tables(old, new, relations).filter_map(|(before, after)| {
@@ -190,8 +190,8 @@ fn table_statistics(
 
 /// Returns ANALYZE of the tables that the new server has not analysed since the upgrade.
 fn unknown_age(
-    old: &ServerState,
-    new: &ServerState,
+    old: &PlanningState,
+    new: &PlanningState,
     relations: &BTreeSet<String>,
 ) -> Option<Candidate> {
     let found = tables(old, new, relations)
@@ -208,8 +208,8 @@ fn unknown_age(
 
 /// Returns the extended statistics that are missing or empty.
 fn extended_statistics(
-    old: &ServerState,
-    new: &ServerState,
+    old: &PlanningState,
+    new: &PlanningState,
     relations: &BTreeSet<String>,
 ) -> Vec<Candidate> {
     let of_statement = |one: &&StatisticsState| {
@@ -244,7 +244,11 @@ fn extended_statistics(
 }
 
 /// Returns the indexes that are missing, invalid, or ordered by another collation.
-fn indexes(old: &ServerState, new: &ServerState, relations: &BTreeSet<String>) -> Vec<Candidate> {
+fn indexes(
+    old: &PlanningState,
+    new: &PlanningState,
+    relations: &BTreeSet<String>,
+) -> Vec<Candidate> {
     let of_statement = |one: &&IndexState| {
         tables(old, new, relations).any(|(_, table)| table.name == one.table)
             || relations.contains(&one.plain)
@@ -290,8 +294,8 @@ fn indexes(old: &ServerState, new: &ServerState, relations: &BTreeSet<String>) -
 
 /// Returns the settings whose value differs.
 fn differing<'a>(
-    old: &'a ServerState,
-    new: &'a ServerState,
+    old: &'a PlanningState,
+    new: &'a PlanningState,
 ) -> impl Iterator<Item = (&'a SettingState, &'a SettingState)> {
     old.settings.values().filter_map(|before| {
         let after = new.settings.get(&before.name)?;
@@ -299,7 +303,7 @@ fn differing<'a>(
     })
 }
 
-fn old_value(new: &ServerState, before: &SettingState, after: &SettingState) -> Candidate {
+fn old_value(new: &PlanningState, before: &SettingState, after: &SettingState) -> Candidate {
     let origin = match (before.source.as_str(), after.source.as_str()) {
         ("default", "default") => "its default changed",
         (_, "default") => "the new server has the default",
@@ -317,7 +321,7 @@ fn old_value(new: &ServerState, before: &SettingState, after: &SettingState) -> 
 }
 
 /// Returns the old values of differing settings, those of the planner first.
-fn settings(old: &ServerState, new: &ServerState) -> Vec<Candidate> {
+fn settings(old: &PlanningState, new: &PlanningState) -> Vec<Candidate> {
     let mut pairs: Vec<_> = differing(old, new).collect();
     let is_planner = |name: &str| {
         name.starts_with("enable_")
@@ -341,7 +345,7 @@ fn settings(old: &ServerState, new: &ServerState) -> Vec<Candidate> {
 }
 
 /// Returns the planner methods that only the new version has.
-fn new_methods(old: &ServerState, new: &ServerState) -> Vec<Candidate> {
+fn new_methods(old: &PlanningState, new: &PlanningState) -> Vec<Candidate> {
     let added = new.settings.values().filter(|one| {
         one.name.starts_with("enable_")
             && one.vartype == "bool"
@@ -364,7 +368,7 @@ fn new_methods(old: &ServerState, new: &ServerState) -> Vec<Candidate> {
 }
 
 /// Returns the plan of the old server as advice.
-fn plan_advice(new: &ServerState, statement: &SlowStatement<'_>) -> Option<Candidate> {
+fn plan_advice(new: &PlanningState, statement: &SlowStatement<'_>) -> Option<Candidate> {
     if !new.has_plan_advice || statement.old.shape() == statement.new.shape() {
         return None;
     }
@@ -407,7 +411,7 @@ mod tests {
     }
 
     /// Returns a server whose state needs no remedy.
-    fn state() -> ServerState {
+    fn state() -> PlanningState {
         let setting = |name: &str, text: &str| {
             let setting = SettingState {
                 name: name.to_owned(),
@@ -418,7 +422,7 @@ mod tests {
             };
             (name.to_owned(), setting)
         };
-        ServerState {
+        PlanningState {
             database: "shop".to_owned(),
             settings: [
                 setting("jit", "on"),
@@ -449,12 +453,12 @@ mod tests {
                 is_collated: true,
                 has_constraint: false,
             }],
-            ..ServerState::default()
+            ..PlanningState::default()
         }
     }
 
     /// Returns the statements of the candidates, for a change of the new server.
-    fn proposed(change: impl Fn(&mut ServerState)) -> Vec<String> {
+    fn proposed(change: impl Fn(&mut PlanningState)) -> Vec<String> {
         let mut new = state();
         change(&mut new);
         let (before, after) = (plan("Seq Scan"), plan("Sample Scan"));
@@ -502,7 +506,7 @@ mod tests {
 
     #[test]
     fn settings_come_after_statistics_and_those_of_the_planner_first() {
-        let change = |new: &mut ServerState| {
+        let change = |new: &mut PlanningState| {
             for (name, text) in [("work_mem", "1MB"), ("random_page_cost", "1.1")] {
                 let known = new.settings.get_mut(name).unwrap();
                 (known.setting, known.text) = (text.to_owned(), text.to_owned());
@@ -521,7 +525,7 @@ mod tests {
 
     #[test]
     fn planner_method_of_the_new_version_only_is_switched_off() {
-        let change = |new: &mut ServerState| {
+        let change = |new: &mut PlanningState| {
             let mut added = new.settings["jit"].clone();
             added.name = "enable_novelty".to_owned();
             new.settings.insert(added.name.clone(), added);

@@ -14,8 +14,8 @@
 mod answers;
 mod candidates;
 mod plan_advice;
+mod planning_state;
 mod result;
-mod server_state;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -41,11 +41,11 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use answers::compare_answers;
 use candidates::{Candidate, SlowStatement, candidates};
+use planning_state::{PlanningState, read_settings};
 pub use result::{
     MeasuredFactor, RegressionRemedy, RegressionSign, RemedyKind, RemedyStatus, TrialWork,
     TriedRemedy, UpgradeRegression,
 };
-use server_state::ServerState;
 pub(crate) use trial::has_more_blocks;
 use trial::{
     Baseline, Effect, MeasuredSets, effect, is_risk_only, is_worse, may_be_worse, measure,
@@ -114,7 +114,7 @@ pub(crate) fn search_remedies(
     let mut texts: Vec<StatementText> = Vec::new();
     for text in workload.statements()? {
         let text = text?;
-        if has_work(text.class) {
+        if text.class.is_planned() {
             texts.push(text);
         }
     }
@@ -143,9 +143,11 @@ pub(crate) fn search_remedies(
         old: Side::new(&old_dialer, (request.old, &old_logins), time),
         new: Side::new(&new_dialer, (request.new, &new_logins), time),
         named: request.named,
+        states: None,
         chosen: Vec::new(),
         trials: HashMap::new(),
         risks: Vec::new(),
+        uncompared: 0,
     };
     let mut examined: Vec<(StatementText, Vec<Example>)> = Vec::new();
     let mut result = RemedySearchResult::default();
@@ -171,23 +173,18 @@ pub(crate) fn search_remedies(
         result.plans.extend(servers.expected_plans(&text, &sets));
     }
     result.notes.append(&mut servers.risks);
+    if servers.uncompared > 0 {
+        result.notes.push(format!(
+            "the answers of {} queries were not compared alone, since the servers refuse them within another query",
+            servers.uncompared
+        ));
+    }
     if left_out > 0 {
         result.notes.push(format!(
             "the time for the search of remedies was over before {left_out} statements; give more with --within"
         ));
     }
     Ok(result)
-}
-
-fn has_work(class: StatementClass) -> bool {
-    matches!(
-        class,
-        StatementClass::Select
-            | StatementClass::Insert
-            | StatementClass::Update
-            | StatementClass::Delete
-            | StatementClass::Merge
-    )
 }
 
 fn regression(
@@ -238,12 +235,16 @@ struct Servers<'a> {
     new: Side<'a>,
     /// Database to name in statements.
     named: &'a str,
+    /// States of both, as they were before the first trial: a rolled back ANALYZE leaves traces.
+    states: Option<(PlanningState, PlanningState)>,
     /// Remedies of the statements before.
     chosen: Vec<RegressionRemedy>,
     /// Statements with the effect of a statement's own remedy in a transaction.
     trials: HashMap<Fingerprint, Vec<String>>,
     /// Statements that read more blocks in about the same time, and have no remedy, in sentences.
     risks: Vec<String>,
+    /// Number of queries whose answers were not compared.
+    uncompared: u64,
 }
 
 impl Servers<'_> {
@@ -280,18 +281,40 @@ impl Servers<'_> {
         sets: &[Example],
         sign: Option<RegressionSign>,
     ) -> Result<Vec<UpgradeRegression>, String> {
-        let mut states = (
-            ServerState::read(&mut self.old.connection)?,
-            ServerState::read(&mut self.new.connection)?,
-        );
-        self.named.clone_into(&mut states.1.database);
+        let states = match self.states.take() {
+            // Settings are those of the statement's role.
+            Some((mut old, mut new)) => {
+                old.settings = read_settings(&mut self.old.connection)?;
+                new.settings = read_settings(&mut self.new.connection)?;
+                (old, new)
+            }
+            None => {
+                let old = PlanningState::read(&mut self.old.connection)?;
+                let mut new = PlanningState::read(&mut self.new.connection)?;
+                self.named.clone_into(&mut new.database);
+                (old, new)
+            }
+        };
+        let found = self.compare_with((&states.0, &states.1), text, sets, sign);
+        self.states = Some(states);
+        found
+    }
+
+    fn compare_with(
+        &mut self,
+        states: (&PlanningState, &PlanningState),
+        text: &StatementText,
+        sets: &[Example],
+        sign: Option<RegressionSign>,
+    ) -> Result<Vec<UpgradeRegression>, String> {
         let mut found = Vec::new();
-        found.extend(self.compare_work((&states.0, &states.1), text, sets, sign)?);
+        found.extend(self.compare_work(states, text, sets, sign)?);
         if text.class == StatementClass::Select {
             let connections = (&mut self.old.connection, &mut self.new.connection);
             // A query that cannot be embedded in another one, such as with FOR UPDATE of a view, is not compared.
-            if let Ok(Some(difference)) = compare_answers(connections, (&states.0, &states.1), sets)
-            {
+            let compared = compare_answers(connections, states, sets);
+            self.uncompared += u64::from(compared.is_err());
+            if let Ok(Some(difference)) = compared {
                 let mut other = regression(text, difference.sign, Some(difference.cause));
                 if let Some(remedy) = difference.remedy {
                     self.choose(&remedy);
@@ -307,7 +330,7 @@ impl Servers<'_> {
     /// Compares the work of a statement, and tries candidates if it is worse.
     fn compare_work(
         &mut self,
-        states: (&ServerState, &ServerState),
+        states: (&PlanningState, &PlanningState),
         text: &StatementText,
         sets: &[Example],
         sign: Option<RegressionSign>,
@@ -391,7 +414,7 @@ impl Servers<'_> {
     /// the statements with its effect in a transaction.
     fn try_candidates(
         &mut self,
-        states: (&ServerState, &ServerState),
+        states: (&PlanningState, &PlanningState),
         baseline: &Baseline<'_>,
         found: &mut UpgradeRegression,
     ) -> Option<Vec<String>> {

@@ -12,7 +12,7 @@ const VERSION_12: u32 = 120_000;
 
 /// State of one server, as a session of a statement sees it.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct ServerState {
+pub(super) struct PlanningState {
     pub(super) database: String,
     pub(super) settings: BTreeMap<String, SettingState>,
     pub(super) tables: Vec<TableState>,
@@ -143,21 +143,13 @@ const INDEXES: &str = "SELECT row_to_json(x) FROM (SELECT quote_ident(n.nspname)
      WHERE c.relkind = 'i' AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast') \
      AND n.nspname !~ '^pg_(toast_)?temp_' ORDER BY 1) x";
 
-impl ServerState {
+impl PlanningState {
     /// Reads the state in the session of the connection.
     ///
     /// # Errors
     /// If the server refuses a query.
     pub(super) fn read(connection: &mut TrialConnection<'_>) -> Result<Self, String> {
         let version = connection.version()?;
-        let settings: Vec<SettingState> = rows(
-            connection,
-            &format!(
-                "SELECT row_to_json(x) FROM (SELECT name, setting, pg_catalog.current_setting(name) AS text, vartype, source \
-                 FROM pg_catalog.pg_settings WHERE context IN ('user', 'superuser') AND setting IS NOT NULL \
-                 AND (category LIKE 'Query Tuning%' OR category IN ({STATEMENT_RESOURCES})) ORDER BY name) x"
-            ),
-        )?;
         let actual = match version {
             150_000.. => "pg_catalog.pg_database_collation_actual_version(d.oid)",
             _ => {
@@ -179,11 +171,9 @@ impl ServerState {
             VERSION_12.. => rows(connection, STATISTICS)?,
             _ => Vec::new(),
         };
-        Ok(ServerState {
+        Ok(PlanningState {
             database: connection.login().database.to_string(),
-            settings: (settings.into_iter())
-                .map(|one| (one.name.clone(), one))
-                .collect(),
+            settings: read_settings(connection)?,
             tables: rows(connection, TABLES)?,
             statistics,
             indexes: rows(connection, INDEXES)?,
@@ -201,6 +191,26 @@ impl ServerState {
     pub(super) fn table(&self, name: &str) -> Option<&TableState> {
         self.tables.iter().find(|one| one.name == name)
     }
+}
+
+/// Reads the settings of the session, by name.
+///
+/// # Errors
+/// If the server refuses the query.
+pub(super) fn read_settings(
+    connection: &mut TrialConnection<'_>,
+) -> Result<BTreeMap<String, SettingState>, String> {
+    let settings: Vec<SettingState> = rows(
+        connection,
+        &format!(
+            "SELECT row_to_json(x) FROM (SELECT name, setting, pg_catalog.current_setting(name) AS text, vartype, source \
+             FROM pg_catalog.pg_settings WHERE context IN ('user', 'superuser') AND setting IS NOT NULL \
+             AND (category LIKE 'Query Tuning%' OR category IN ({STATEMENT_RESOURCES})) ORDER BY name) x"
+        ),
+    )?;
+    Ok((settings.into_iter())
+        .map(|one| (one.name.clone(), one))
+        .collect())
 }
 
 fn rows<T: DeserializeOwned>(
