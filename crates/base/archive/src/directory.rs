@@ -70,6 +70,37 @@ impl ArchiveWriter {
         on_failure: OnFailure,
         recipients: &[Recipient],
     ) -> Result<Self, ArchiveError> {
+        let writer = Self::make_directory(path, (kind, format), on_failure, recipients)?;
+        writer.note(serde_json::Value::Null)?;
+        Ok(writer)
+    }
+
+    /// Creates an archive as [`Self::create_for`] does, as a part of a series. `prepare` writes the files that the part must
+    /// have before its manifest, by which it is recognised.
+    ///
+    /// # Errors
+    /// As [`Self::create`], and those of `prepare`.
+    pub fn create_part(
+        path: &Path,
+        (kind, format): (&'static str, u32),
+        on_failure: OnFailure,
+        recipients: &[Recipient],
+        member: SeriesMember,
+        prepare: impl FnOnce(&mut Self) -> Result<(), ArchiveError>,
+    ) -> Result<Self, ArchiveError> {
+        let mut writer = Self::make_directory(path, (kind, format), on_failure, recipients)?;
+        writer.series = Some(member);
+        prepare(&mut writer)?;
+        writer.note(serde_json::Value::Null)?;
+        Ok(writer)
+    }
+
+    fn make_directory(
+        path: &Path,
+        (kind, format): (&'static str, u32),
+        on_failure: OnFailure,
+        recipients: &[Recipient],
+    ) -> Result<Self, ArchiveError> {
         let destination = Destination::of(path);
         let partial = partial_path(path);
         destination.require_absent()?;
@@ -80,7 +111,7 @@ impl ArchiveWriter {
             .mode(DIRECTORY_MODE)
             .create(&partial)
             .map_err(|error| ArchiveError::io("make", &partial, error))?;
-        let writer = ArchiveWriter {
+        Ok(ArchiveWriter {
             _lock: lock(&partial),
             destination,
             partial,
@@ -91,9 +122,7 @@ impl ArchiveWriter {
             series: None,
             kept_file: None,
             finished: false,
-        };
-        writer.manifest(false, Vec::new(), serde_json::Value::Null)?;
-        Ok(writer)
+        })
     }
 
     /// Opens a `.partial` whose tables have been recovered, to finish it.
@@ -115,15 +144,6 @@ impl ArchiveWriter {
             finished: false,
             _lock: lock(partial),
         })
-    }
-
-    /// Makes the archive a part of a series, which its manifest states from now on.
-    ///
-    /// # Errors
-    /// If the manifest cannot be written.
-    pub fn join_series(&mut self, member: SeriesMember) -> Result<(), ArchiveError> {
-        self.series = Some(member);
-        self.note(serde_json::Value::Null)
     }
 
     /// Keeps a file of the directory when the archive is finished. Others that are no tables are removed.
@@ -277,4 +297,30 @@ fn sync_directory(path: &Path) -> Result<(), ArchiveError> {
     File::open(path)
         .and_then(|directory| directory.sync_all())
         .map_err(|error| ArchiveError::io("sync", path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn part_of_a_series_has_its_files_and_its_place_with_its_first_manifest() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("a.workload");
+        let member = SeriesMember {
+            uuid: "id".to_owned(),
+            number: 1,
+            from_us: 0,
+            to_us: 1,
+        };
+        let prepare = |writer: &mut ArchiveWriter| {
+            assert!(!writer.directory().join(MANIFEST).exists());
+            Ok(())
+        };
+        let kind = ("workload", 1);
+        let keep = OnFailure::Keep;
+        ArchiveWriter::create_part(&path, kind, keep, &[], member.clone(), prepare).unwrap();
+        let read = SeriesMember::read(&partial_path(&path));
+        assert_eq!(read, Ok(Some(member)));
+    }
 }

@@ -85,12 +85,7 @@ fn rebuild(
     let is_merged = main.iter().any(|file| file.table == MERGED_TABLE);
     let scratch = target.with_extension("recovering");
     remove_leftover(&scratch)?;
-    let recipients = &unended.recipients;
-    let mut archive =
-        ArchiveWriter::create_for(&scratch, KIND, FORMAT, OnFailure::Remove, recipients)?;
-    if let Some(member) = &unended.series {
-        archive.join_series(member.clone())?;
-    }
+    let archive = create_archive(&scratch, unended)?;
     let mut writer = WorkloadWriter::begin(
         archive,
         WriterOptions::default(),
@@ -171,6 +166,22 @@ fn rebuild(
     }
     replace_partial(partial, (&scratch, target))?;
     Ok(info)
+}
+
+/// Creates the archive of the recovered workload, for the recipients and at the place in a series of the unfinished one.
+fn create_archive(
+    scratch: &Path,
+    unended: &UnfinishedArchive,
+) -> Result<ArchiveWriter, ArchiveError> {
+    let recipients = &unended.recipients;
+    let on_failure = OnFailure::Remove;
+    match unended.series.clone() {
+        Some(member) => {
+            let kind = (KIND, FORMAT);
+            ArchiveWriter::create_part(scratch, kind, on_failure, recipients, member, |_| Ok(()))
+        }
+        None => ArchiveWriter::create_for(scratch, KIND, FORMAT, on_failure, recipients),
+    }
 }
 
 /// Returns the files of events that came late, and the other files of events. `body` is that of the manifest.

@@ -38,7 +38,7 @@ pub use account::{CarriedCounts, PartAccount};
 pub(crate) use checkpoint::CHECKPOINT_FILE;
 pub use checkpoint::{ClosedPart, PartCheckpoint};
 pub use join::SessionJoiner;
-pub use parts::{Series, SeriesPart, UnfinishedPart, part_name};
+pub use parts::{Series, SeriesPart, UnfinishedPart, part_name, remove_leftovers};
 pub use protection::SeriesProtection;
 pub(crate) use recovered::{RecoveredPart, refuse_captured_again};
 pub use recovered::{limit_to_lost_part, note_complete_parts};

@@ -173,13 +173,16 @@ impl WorkloadWriter {
         redactor: impl Redactor + 'static,
     ) -> Result<Self, ArchiveError> {
         let on_failure = options.on_failure();
-        let mut archive = ArchiveWriter::create_for(path, KIND, FORMAT, on_failure, recipients)?;
-        if let Some(state) = state {
-            // A part is recognised by its manifest, and must have its state then.
-            state.write(archive.directory())?;
+        let kind = (KIND, FORMAT);
+        let prepare = |archive: &mut ArchiveWriter| {
+            let Some(state) = state else {
+                return Ok(());
+            };
             archive.keep_file(CHECKPOINT_FILE);
-        }
-        archive.join_series(member)?;
+            state.write(archive.directory())
+        };
+        let archive =
+            ArchiveWriter::create_part(path, kind, on_failure, recipients, member, prepare)?;
         Self::begin(archive, options, Box::new(redactor))
     }
 

@@ -391,7 +391,8 @@ impl SeriesRecorder {
         let path = self.path.join(part_name(from_us));
         let options = WriterOptions {
             memory_bytes: SORT_BYTES,
-            keep_unfinished: self.is_live,
+            // Its state counts the events of all parts that are open, so none of them may be removed.
+            keep_unfinished: true,
         };
         // Nothing of the part had ended before it begins.
         let state = match self.is_live_traffic {

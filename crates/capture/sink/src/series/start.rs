@@ -9,7 +9,7 @@ use clock::utc_text;
 use transform::mask::{Mask, Masker};
 use workload::series::{
     PartCheckpoint, Retention, SESSIONS_PER_CAPTURE, Series, SeriesInfo, SeriesProtection,
-    SeriesState, is_live_traffic, limit_to_lost_part, note_complete_parts,
+    SeriesState, is_live_traffic, limit_to_lost_part, note_complete_parts, remove_leftovers,
 };
 use workload::{
     ArchiveError, CapturedServer, DirectoryLock, MaskNote, Provenance, Recipient, StartingPoint,
@@ -215,6 +215,7 @@ fn resume(options: &SeriesOptions) -> Result<StartedSeries, SeriesError> {
     let path = &options.path;
     let lock = lock(path)?;
     refuse_other(options, &SeriesInfo::read(path)?)?;
+    remove_leftovers(path)?;
     let lock = recover_parts(options, lock)?;
     let Series {
         mut info,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use archive::{ArchiveError, DirectoryLock};
+use archive::{ArchiveError, DirectoryLock, UnfinishedDirectory};
 
 use super::{SERIES_FILE, SeriesInfo, SeriesMember, SeriesState};
 
@@ -126,6 +126,51 @@ impl Series {
     }
 }
 
+/// Removes directories that a kill has left and that have no event of their own: a part whose manifest was not written, and
+/// the copy of a part that a recovery makes. To be called with the lock of the series.
+///
+/// # Errors
+/// If the series cannot be read, or a directory cannot be removed.
+pub fn remove_leftovers(directory: &Path) -> Result<(), ArchiveError> {
+    let unreadable = |error| ArchiveError::io("read", directory, error);
+    for entry in fs::read_dir(directory).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        let path = entry.path();
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let is_left = is_directory && (is_unbegun(&path) || was_recovered(&path));
+        if is_left && !UnfinishedDirectory::at(path.clone()).being_written {
+            fs::remove_dir_all(&path).map_err(|error| ArchiveError::io("remove", &path, error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a kill came while a part was created: its manifest does not name a series, and it has no table.
+fn is_unbegun(path: &Path) -> bool {
+    let is_named = |path: &Path| {
+        path.to_str()
+            .is_some_and(|path| path.ends_with(PARTIAL_EXTENSION))
+    };
+    let is_first = |name: &str| name.starts_with("manifest") || name.starts_with("checkpoint");
+    is_named(path)
+        && !matches!(SeriesMember::read(path), Ok(Some(_)))
+        && fs::read_dir(path).is_ok_and(|mut files| {
+            files.all(|file| file.is_ok_and(|file| file.file_name().to_str().is_some_and(is_first)))
+        })
+}
+
+/// Whether it is the copy of a part that a killed recovery has made, and the part is there.
+fn was_recovered(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.map(|name| name.strip_suffix(".partial").unwrap_or(name));
+    let Some(part) = name.and_then(|name| name.strip_suffix(".recovering")) else {
+        return false;
+    };
+    [PART_EXTENSION, PARTIAL_EXTENSION]
+        .iter()
+        .any(|extension| path.with_file_name(format!("{part}{extension}")).is_dir())
+}
+
 /// Returns the file name of the part whose time range starts at `from_us`, in microseconds since 1970-01-01 UTC.
 pub fn part_name(from_us: i64) -> String {
     let instant = clock::rfc3339_text(from_us);
@@ -140,6 +185,38 @@ pub fn part_name(from_us: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn leftovers_without_an_event_are_removed_and_others_are_kept() {
+        let room = tempfile::tempdir().unwrap();
+        let make = |name: &str, file: &str| {
+            let directory = room.path().join(name);
+            fs::create_dir(&directory).unwrap();
+            fs::write(directory.join(file), "{").unwrap();
+        };
+        make("a.workload.partial", "checkpoint.json");
+        make("b.workload.partial", "events-00000.parquet");
+        make("c.workload.partial", "manifest.json.new");
+        make("d.recovering", "manifest.json");
+        make("e.recovering", "manifest.json");
+        make("e.workload", "manifest.json");
+        make("b.recovering.partial", "manifest.json");
+        let lock = DirectoryLock::try_exclusive(&room.path().join("c.workload.partial")).unwrap();
+        remove_leftovers(room.path()).unwrap();
+        let listing = fs::read_dir(room.path()).unwrap();
+        let mut left: Vec<_> = listing.map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        let kept = [
+            "b.workload.partial",
+            "c.workload.partial",
+            "d.recovering",
+            "e.workload",
+        ];
+        assert_eq!(left, kept);
+        drop(lock);
+        remove_leftovers(room.path()).unwrap();
+        assert!(!room.path().join("c.workload.partial").exists());
+    }
 
     #[test]
     fn part_name_is_the_time_to_the_second() {

@@ -315,6 +315,29 @@ fn encrypted_part_that_was_complete_at_a_kill_is_continued_without_a_key() {
     assert_eq!((status.repeated_events, status.statements), (2, 1));
 }
 
+#[test]
+fn open_parts_of_a_log_file_whose_capture_ends_early_are_all_kept_for_the_next_one() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    let all = lifecycle::statements_at(&[0, 10, 70, 80]);
+    let mut recorder = SeriesRecorder::create(options(&path, 60)).unwrap();
+    deliver(&mut recorder, &all[..3]);
+    assert_eq!(recorder.open.len(), 2);
+    drop(recorder);
+    assert_eq!(Series::open(&path).unwrap().unfinished.len(), 2);
+    // The next part was being created: it has a name that the next capture needs.
+    let begun = path.join(part_name(START_US + 120 * SECOND_US) + ".partial");
+    std::fs::create_dir(&begun).unwrap();
+    std::fs::write(begun.join("checkpoint.json"), "{}").unwrap();
+    let again = SeriesOptions {
+        append: true,
+        ..options(&path, 60)
+    };
+    let later = lifecycle::statements_at(&[0, 10, 70, 80, 130]);
+    let status = record_series(again, &later);
+    assert_eq!((status.repeated_events, status.statements), (3, 2));
+}
+
 fn kill() -> impl Strategy<Value = Kill> {
     let stages = [Stage::Closed, Stage::Complete, Stage::Noted];
     let recoveries = [
