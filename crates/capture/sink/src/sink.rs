@@ -24,6 +24,8 @@ pub struct SessionStart<'a> {
     pub client: &'a str,
     /// As [`Session::start_seen`].
     pub start_seen: bool,
+    /// Identity of its server process, which is the same if the source is read again; 0 if it is unknown.
+    pub process: u64,
 }
 
 /// Receives the events of a source. Times are wall time, microseconds since 1970-01-01 UTC. Within

@@ -212,7 +212,12 @@ impl EventSorter {
         self.window.add(events);
         while self.window.bytes() > self.memory_bytes / 4 * 3 && self.window.len() > 0 {
             // A fraction of the window, so that the sender does not wait long.
-            self.write_earliest(archive, statements, self.window.len().div_ceil(8))?;
+            let count = self.window.len().div_ceil(8);
+            self.window.sort();
+            // Events of the same time leave together: a kill must not leave a part of them.
+            let (last_us, ..) = self.window.get(count - 1).0;
+            let count = self.window.count_due_by(last_us);
+            self.write_earliest(archive, statements, count)?;
         }
         Ok(self.window.take_free())
     }

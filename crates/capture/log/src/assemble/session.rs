@@ -261,6 +261,7 @@ impl LiveSession {
             id: output.sessions,
             client: &self.client,
             start_seen: self.start_seen,
+            process: self.started.rotate_left(32) ^ u64::from(entry.pid),
         })?;
         output.sessions += 1;
         self.start_us = start_us;

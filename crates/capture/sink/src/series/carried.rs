@@ -30,6 +30,8 @@ pub(super) struct CarriedSession {
     pub(super) record: Session,
     /// Its last statement, if that has no duration so far.
     pub(super) unended: Option<RunningEvent>,
+    /// As [`SessionStart::process`].
+    process: u64,
 }
 
 /// Statements that begin a session in a part.
@@ -40,13 +42,22 @@ pub(super) struct Prelude {
     pub(super) is_cut: bool,
 }
 
+/// Facts about a session that has no event yet.
+#[derive(Debug)]
+struct NextSession {
+    id: u64,
+    client: Arc<str>,
+    start_seen: bool,
+    process: u64,
+}
+
 /// The open sessions.
 #[derive(Debug, Default)]
 pub(super) struct CarriedSessions {
     by_number: HashMap<u64, CarriedSession>,
     held_bytes: usize,
-    /// Number, client and visible start of the session that begins next.
-    next: Option<(u64, Arc<str>, bool)>,
+    /// Session that begins next.
+    next: Option<NextSession>,
 }
 
 impl CarriedSessions {
@@ -68,13 +79,27 @@ impl CarriedSessions {
         self.by_number.get_mut(&session)
     }
 
+    /// Returns the identity of the server process of a session; 0 if it is unknown.
+    pub(super) fn process(&self, session: u64) -> u64 {
+        let next = || self.next.as_ref().filter(|next| next.id == session);
+        let begun = self.by_number.get(&session).map(|session| session.process);
+        begun
+            .or_else(|| next().map(|next| next.process))
+            .unwrap_or(0)
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &CarriedSession> {
         self.by_number.values()
     }
 
     /// Notes what is known about the session that begins next.
     pub(super) fn expect(&mut self, start: SessionStart<'_>) {
-        self.next = Some((start.id, start.client.into(), start.start_seen));
+        self.next = Some(NextSession {
+            id: start.id,
+            client: start.client.into(),
+            start_seen: start.start_seen,
+            process: start.process,
+        });
     }
 
     /// Adds a session with its first event, which is in part `part`. `number` is its number in the series.
@@ -90,11 +115,13 @@ impl CarriedSessions {
             _ => Default::default(),
         };
         let [database, user, application] = names;
-        let expected = self.next.take().filter(|(id, ..)| *id == event.session);
-        let (client, start_seen) = match expected {
-            Some((_, client, start_seen)) => (client, start_seen),
-            None => ("".into(), is_connect),
-        };
+        let expected = self.next.take().filter(|next| next.id == event.session);
+        let next = expected.unwrap_or_else(|| NextSession {
+            id: event.session,
+            client: "".into(),
+            start_seen: is_connect,
+            process: 0,
+        });
         let session = CarriedSession {
             connect,
             state: SessionStateTracker::default(),
@@ -103,15 +130,16 @@ impl CarriedSessions {
             part,
             sequence: 0,
             unended: None,
+            process: next.process,
             record: Session {
                 id: number,
                 database,
                 user,
                 application,
-                client,
+                client: next.client,
                 start_us: event.due_us,
                 end_us: event.due_us,
-                start_seen,
+                start_seen: next.start_seen,
                 end_seen: false,
                 statements: 0,
             },

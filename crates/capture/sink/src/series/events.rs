@@ -4,10 +4,9 @@ use workload::series::{HeldEvent, RunningEvent};
 use workload::{EventRef, KindRef, ServerEvent, Session};
 
 use super::carried::CARRIED_BYTES_MAX;
-use super::finisher::FinisherTask;
 use super::part::OpenPart;
 use super::recorded::HeldEvents;
-use super::{AHEAD_US_MAX, LATE_US, NO_PART, SeriesRecorder};
+use super::{AHEAD_US_MAX, LATE_US, NO_PART, SeriesError, SeriesRecorder};
 use crate::sink::{EventSink, SessionStart, SinkError};
 
 impl SeriesRecorder {
@@ -47,7 +46,8 @@ impl SeriesRecorder {
 impl EventSink for SeriesRecorder {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
         let sql = event.kind.sql().filter(|_| !self.is_live_traffic);
-        let times = RunningEvent::new(event.due_us, event.outcome.duration_us, sql);
+        let times = RunningEvent::new(event.due_us, event.outcome.duration_us, sql)
+            .of_process(self.sessions.process(event.session));
         if !self.is_live_traffic && self.ahead_us(times.ended_us) <= AHEAD_US_MAX {
             self.recorded.note_read(times);
         }
@@ -146,8 +146,19 @@ impl EventSink for SeriesRecorder {
         if std::mem::replace(&mut self.has_several_servers, true) {
             return Ok(());
         }
-        let change = FinisherTask::Change(Box::new(|info| info.has_several_servers = true));
-        self.finisher.send(change).map_err(SinkError::new)
+        let is_continued = self.recorded.to_us().is_some();
+        if !is_continued || self.span_us.is_some() {
+            // A kill can follow at once, and the parts can have events of the second server then.
+            let change = self.finisher.change(|info| info.has_several_servers = true);
+            change.map_err(SinkError::new)?;
+        }
+        match is_continued {
+            // Events of this server that ended before that time would be left out.
+            true => Err(SinkError::new(SeriesError::SeveralServers(
+                self.path.clone(),
+            ))),
+            false => Ok(()),
+        }
     }
 
     fn needs_held(&self) -> bool {
@@ -155,7 +166,11 @@ impl EventSink for SeriesRecorder {
     }
 
     fn held(&mut self, held: &mut dyn Iterator<Item = HeldEvent>) {
-        let recorded = &self.recorded;
+        let (recorded, sessions) = (&self.recorded, &self.sessions);
+        let held = held.map(|held| HeldEvent {
+            event: held.event.of_process(sessions.process(held.session)),
+            ..held
+        });
         let held = held.filter(|held| !recorded.knows(held.event));
         self.held = HeldEvents::at(self.delivered_to_us, held);
         // A source that reads more has no later end for a statement of a session that has ended.

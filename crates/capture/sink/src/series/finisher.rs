@@ -1,7 +1,7 @@
 //! Completes parts on a separate thread, so that the source need not wait for the disk.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -92,6 +92,23 @@ impl Finisher {
             Some(Ok(())) => Ok(()),
             // The thread has ended, so it has failed.
             _ => self.join(),
+        }
+    }
+
+    /// Changes `series.json`, and waits until the change is on disk.
+    pub(super) fn change(
+        &mut self,
+        change: impl FnOnce(&mut SeriesInfo) + Send + 'static,
+    ) -> Result<(), ArchiveError> {
+        self.send(FinisherTask::Change(Box::new(change)))?;
+        let (written, is_written) = channel();
+        // The next task begins when this one is done.
+        self.send(FinisherTask::Change(Box::new(move |_| {
+            let _ = written.send(());
+        })))?;
+        match is_written.recv() {
+            Ok(()) => Ok(()),
+            Err(_) => self.join(),
         }
     }
 

@@ -388,6 +388,7 @@ impl SeriesRecorder {
             from_us,
             to_us: self.floor(from_us) + self.roll_us,
         };
+        self.note_gap(&member)?;
         let path = self.path.join(part_name(from_us));
         let options = WriterOptions {
             memory_bytes: SORT_BYTES,
@@ -410,16 +411,6 @@ impl SeriesRecorder {
         if let Some(point) = self.starting_point.take().filter(|_| member.number == 1) {
             writer.note_starting_point(point)?;
         }
-        if let Some((gap_from_us, reason)) = self.gap.take() {
-            let gap = SeriesGap {
-                from_us: gap_from_us.min(from_us),
-                to_us: from_us,
-                before_part: member.number,
-                reason,
-            };
-            let change = FinisherTask::Change(Box::new(|info| info.gaps.push(gap)));
-            self.finisher.send(change)?;
-        }
         self.next_number += 1;
         let is_first = self.last_to_us.is_none();
         self.last_to_us = Some(member.to_us);
@@ -429,6 +420,25 @@ impl SeriesRecorder {
         part.note_open_sessions(self.sessions.len());
         self.open.push_back(part);
         Ok(())
+    }
+
+    /// Notes the gap before the first part of a capture. It must be known when the part is.
+    fn note_gap(&mut self, first: &SeriesMember) -> Result<(), ArchiveError> {
+        let Some((gap_from_us, reason)) = self.gap.take() else {
+            return Ok(());
+        };
+        let gap = SeriesGap {
+            from_us: gap_from_us.min(first.from_us),
+            to_us: first.from_us,
+            before_part: first.number,
+            reason,
+        };
+        self.finisher.change(|info| {
+            // A capture that was killed before the part existed has left one.
+            info.gaps
+                .retain(|other| other.before_part != gap.before_part);
+            info.gaps.push(gap);
+        })
     }
 
     /// Completes the oldest open part. `is_finished` if the source has ended.

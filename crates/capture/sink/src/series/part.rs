@@ -135,7 +135,8 @@ impl OpenPart {
     pub(super) fn note_running(&mut self, event: RunningEvent, delivered_us: i64) {
         self.running
             .advance(settled_us(self.member.to_us.min(delivered_us)));
-        self.running.add(event);
+        // Recovered events have no process.
+        self.running.add(event.of_process(0));
     }
 
     /// Notes the time of a server event, as [`Self::note_running`] does.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use workload::series::{
     HeldEvent, RunningEvent, SeriesInfo, count_events, is_among, settled_us, take_event,
+    take_exactly,
 };
 
 /// Whether all events that ended by the end of this one are recorded, apart from held ones.
@@ -18,7 +19,7 @@ pub(super) struct RecordedEvents {
     to_us: Option<i64>,
     /// Events that ended near this time or later.
     running: HashMap<RunningEvent, u32>,
-    /// Events that ended earlier and that no capture has.
+    /// Events that had ended or ran at the end of a capture, and that no capture has.
     held: HashMap<RunningEvent, Vec<HeldEvent>>,
     /// Statements that ran when a capture ended, and that the series has without their ends.
     unended: HashMap<RunningEvent, u32>,
@@ -37,8 +38,7 @@ impl RecordedEvents {
         let server = info.running_server.iter();
         let to_us = info.recorded_to_us();
         let mut held: HashMap<RunningEvent, Vec<HeldEvent>> = HashMap::new();
-        // Others are recognised by not being in the list of running events.
-        for one in info.held.iter().filter(|one| is_settled(to_us, one.event)) {
+        for one in &info.held {
             held.entry(one.event).or_default().push(*one);
         }
         RecordedEvents {
@@ -72,25 +72,56 @@ impl RecordedEvents {
     /// Whether an earlier capture has an event of a client.
     pub(super) fn take(&mut self, event: RunningEvent) -> bool {
         let is_settled = is_settled(self.to_us, event);
+        let without_process = event.of_process(0);
         // One that has not ended is noted again if it is the last of its session.
-        let unended = take_event(&mut self.unended, event.unended());
-        let running = match is_settled {
-            true => None,
-            false => take_event(&mut self.running, event),
-        };
-        if let Some(noted) = unended.or(running) {
-            if !is_settled && noted.ended_us < event.ended_us {
-                // Later captures do not find it by its end.
-                self.ended.push(event.unended());
-            }
+        let unended = self.take_unended(event);
+        if is_settled {
+            return unended.is_some()
+                || !(self.take_held(event) || self.take_held(without_process));
+        }
+        if let Some(noted) = unended {
+            take_event(&mut self.running, without_process.unended());
+            self.note_end(noted, event);
             return true;
         }
         // It ran at the kill, so it can have ended after what is settled. Once it is written, no later capture may find it.
-        let is_held = self.take_held(event) || self.take_held(event.unended());
-        is_settled && !is_held
+        // A note with its process is its own. Then equal times and texts are preferred to equal times.
+        if event.process != 0 && self.take_held(event) {
+            return false;
+        }
+        if take_exactly(&mut self.running, without_process) {
+            return true;
+        }
+        if self.take_held(without_process) {
+            return false;
+        }
+        let Some(noted) = take_event(&mut self.running, without_process) else {
+            return false;
+        };
+        self.note_end(noted, event);
+        true
     }
 
+    /// Notes an event that the series has without its end. Later captures do not find it by its end.
+    fn note_end(&mut self, noted: RunningEvent, event: RunningEvent) {
+        if noted.ended_us < event.ended_us {
+            self.ended.push(event.unended());
+        }
+    }
+
+    fn take_unended(&mut self, event: RunningEvent) -> Option<RunningEvent> {
+        let unended = event.unended();
+        // A version without processes can have noted it.
+        take_event(&mut self.unended, unended)
+            .or_else(|| take_event(&mut self.unended, unended.of_process(0)))
+    }
+
+    /// Takes a held event out of the list. It may have got a duration since then.
     fn take_held(&mut self, event: RunningEvent) -> bool {
+        self.take_held_as(event) || self.take_held_as(event.unended())
+    }
+
+    fn take_held_as(&mut self, event: RunningEvent) -> bool {
         let Some(same) = self.held.get_mut(&event) else {
             return false;
         };
@@ -119,12 +150,17 @@ impl RecordedEvents {
 
     /// Whether an earlier capture has an event of a client, or has noted that it is held.
     pub(super) fn knows(&self, event: RunningEvent) -> bool {
+        let is_known = |event: RunningEvent| {
+            is_among(&self.unended, event.unended())
+                || [event, event.unended()]
+                    .iter()
+                    .any(|one| self.held.contains_key(one))
+        };
+        let without_process = event.of_process(0);
         is_settled(self.to_us, event)
-            || is_among(&self.running, event)
-            || is_among(&self.unended, event.unended())
-            || [event, event.unended()]
-                .iter()
-                .any(|one| self.held.contains_key(one))
+            || is_among(&self.running, without_process)
+            || is_known(event)
+            || is_known(without_process)
     }
 
     /// Whether an earlier capture has a server event of this time.
@@ -199,5 +235,25 @@ mod tests {
         info.captured_to_us = Some(200_000_000);
         info.held = recorded.held().collect();
         assert!(RecordedEvents::of(&info).take(ended));
+    }
+
+    #[test]
+    fn statement_is_not_taken_for_one_of_another_process_with_the_same_text_and_start() {
+        let mut info = SeriesInfo::new("id".to_owned(), "log", 60_000_000, 0);
+        info.captured_to_us = Some(100_000_000);
+        let commit = |duration_us, process| {
+            RunningEvent::new(90_000_000, duration_us, Some("COMMIT")).of_process(process)
+        };
+        let (quick, slow) = (commit(Some(1_000), 2), commit(Some(20_000_000), 1));
+        info.unended = vec![commit(None, 1)];
+        let mut recorded = RecordedEvents::of(&info);
+        assert!(recorded.take(quick));
+        assert_eq!(recorded.unended().count(), 1);
+        assert!(recorded.take(slow), "the series has it without its end");
+        info.unended.clear();
+        info.held = vec![HeldEvent::of_source(1, commit(None, 1))];
+        let mut recorded = RecordedEvents::of(&info);
+        assert!(recorded.take(quick));
+        assert!(!recorded.take(slow), "no part has it");
     }
 }

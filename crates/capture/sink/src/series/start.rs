@@ -224,6 +224,11 @@ fn resume(options: &SeriesOptions) -> Result<StartedSeries, SeriesError> {
         ..
     } = Series::open(path)?;
     note_changes(options, &info);
+    if info.state == SeriesState::Complete {
+        // A version that did not number them can have completed them.
+        let last = parts.last().map_or(0, |part| part.member.number);
+        info.noted_part = info.noted_part.max(last);
+    }
     if info.running_left_out > 0 {
         (options.on_note)(&format!(
             "{} events near the ends of earlier captures were too many to be noted one by one, so some of them can be in the series twice",

@@ -157,6 +157,7 @@ fn deliver(sink: &mut impl EventSink, deliveries: &[Delivery]) {
                     id: event.session,
                     client: "10.0.0.1",
                     start_seen: event.session.is_multiple_of(2),
+                    process: 1000 + event.session,
                 };
                 let begun = match event.sequence {
                     0 => sink.session_begins(start),

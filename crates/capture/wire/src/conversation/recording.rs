@@ -43,6 +43,7 @@ impl Connection {
             id: recording.next_session,
             client: &self.client,
             start_seen: self.start_seen,
+            process: 0,
         })?;
         recording.next_session += 1;
         out.account.sessions += 1;

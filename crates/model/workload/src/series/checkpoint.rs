@@ -1,6 +1,7 @@
 //! State of a part, for a capture that is continued after a kill.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 use archive::{ArchiveError, read_small_file};
@@ -73,15 +74,16 @@ impl PartCheckpoint {
         let path = part.join(CHECKPOINT_FILE);
         let fresh = part.join("checkpoint.json.new");
         let text = serde_json::to_vec(self).expect("plain data");
-        // Survives a kill of the process, as the events do.
-        archive::create_private(&fresh)
-            .map(drop)
-            .and_then(|()| {
-                fs::write(&fresh, text).map_err(|error| ArchiveError::io("write", &fresh, error))
-            })
-            .and_then(|()| {
-                fs::rename(&fresh, &path).map_err(|error| ArchiveError::io("write", &path, error))
-            })
+        let mut file = archive::create_private(&fresh)?;
+        let written = file.write_all(&text);
+        // Survives a kill of the process, as the events do. A part that is closed is synced when it is complete.
+        let synced = written.and_then(|()| match self.closed {
+            Some(_) => file.sync_all(),
+            None => Ok(()),
+        });
+        synced
+            .and_then(|()| fs::rename(&fresh, &path))
+            .map_err(|error| ArchiveError::io("write", &path, error))
     }
 
     /// Removes that of a part which is complete and noted. It does no harm if it stays.

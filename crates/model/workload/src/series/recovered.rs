@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use archive::{ArchiveError, DirectoryLock, SeriesMember};
 use clock::utc_text;
+use sql::secrets::REDACTED;
 
 use super::{
-    PartCheckpoint, RunningEvent, RunningEvents, Series, SeriesInfo, SeriesState, UnfinishedPart,
-    is_live_traffic, settled_us,
+    PartCheckpoint, RunningEvent, RunningEvents, Series, SeriesInfo, SeriesPart, SeriesState,
+    UnfinishedPart, is_live_traffic, settled_us,
 };
 use crate::event::Event;
+use crate::reader::WorkloadReader;
 
 /// Attempts to lock a series, since a reader locks it for a moment.
 const LOCK_ATTEMPTS: u32 = 40;
@@ -74,6 +76,8 @@ pub(crate) struct RecoveredPart {
     /// The other parts that could get more events.
     others: Vec<PathBuf>,
     last_due_us: Option<i64>,
+    /// Whether its texts are those of the source, apart from redacted ones.
+    has_texts: bool,
     running: RunningEvents,
 }
 
@@ -105,6 +109,7 @@ impl RecoveredPart {
             };
             state = PartCheckpoint { to_us, ..older };
         }
+        let has_texts = series.iter().any(|series| has_texts(&series.info));
         let recorded_to_us = series.and_then(|series| series.info.recorded_to_us());
         let recorded_to_us = recorded_to_us.max(state.known_to_us());
         Some(RecoveredPart {
@@ -113,6 +118,7 @@ impl RecoveredPart {
             state,
             others,
             last_due_us: None,
+            has_texts,
             running: RunningEvents::since(recorded_to_us.map_or(i64::MIN, settled_us)),
         })
     }
@@ -127,15 +133,15 @@ impl RecoveredPart {
             return;
         }
         let number = self.member.number;
+        let times = recovered_event(event, self.has_texts);
         let mut held = self.state.held.iter();
-        if let Some(index) = held.position(|held| held.can_be(number, event)) {
+        if let Some(index) = held.position(|held| held.can_be(number, event, times)) {
             let found = self.state.held.swap_remove(index);
             if event.kind.is_statement() && event.outcome.duration_us.is_none() {
                 // The source had ended before the statement did.
                 self.state.unended.push(found.event);
             }
         }
-        let times = RunningEvent::new(event.due_us, event.outcome.duration_us, None);
         self.running.add(times);
     }
 
@@ -179,6 +185,10 @@ impl RecoveredPart {
         };
         let mut info = SeriesInfo::read(&directory)?;
         let number = self.member.number;
+        if info.noted_recoveries.contains(&number) {
+            // A recovery was killed after its note. The part is as it was, so it has the same events.
+            return Ok(());
+        }
         let recovered_to_us = match is_live {
             true => self.last_due_us,
             false => self.state.known_to_us(),
@@ -210,6 +220,16 @@ impl RecoveredPart {
     }
 }
 
+/// Whether a text can be one from which a secret was removed: it has what replaces a literal or a comment.
+fn may_be_redacted(sql: &str) -> bool {
+    let has_empty_comment = || {
+        sql.contains("/**/")
+            || (sql.split("--").skip(1))
+                .any(|rest| rest.is_empty() || rest.starts_with(['\n', '\r']))
+    };
+    sql.contains(REDACTED) || has_empty_comment()
+}
+
 /// Whether an unfinished part was left by the capture of the part of this number. Sessions do not continue over a gap.
 fn are_of_one_capture(info: &SeriesInfo, number: u64, other: &UnfinishedPart) -> bool {
     let (first, last) = (
@@ -236,7 +256,7 @@ pub fn limit_to_lost_part(part: &UnfinishedPart) -> Result<(), ArchiveError> {
 /// To be called with the lock of the series. Needs no key.
 ///
 /// # Errors
-/// If the state of such a part cannot be read, or the description cannot be written.
+/// If neither the state nor the events of such a part can be read, or the description cannot be written.
 pub fn note_complete_parts(directory: &Path) -> Result<(), ArchiveError> {
     let Series {
         mut info, parts, ..
@@ -246,21 +266,68 @@ pub fn note_complete_parts(directory: &Path) -> Result<(), ArchiveError> {
     }
     for part in parts {
         let number = part.member.number;
-        if number <= info.noted_part || info.noted_recoveries.contains(&number) {
+        if number <= info.noted_part
+            || info.noted_recoveries.contains(&number)
+            || info.captured_to_us >= Some(part.member.to_us)
+        {
             continue;
         }
         let state = PartCheckpoint::read(&part.path);
-        let Some(state) = state.filter(|state| state.closed.is_some()) else {
-            return Err(ArchiveError::Damaged {
-                path: part.path,
-                reason: "its checkpoint.json is missing or cannot be read".to_owned(),
-            });
-        };
-        info.note_complete(number, state);
+        match state.filter(|state| state.closed.is_some()) {
+            Some(state) => info.note_complete(number, state),
+            None => note_events(&mut info, &part)?,
+        }
         info.write(directory)?;
         PartCheckpoint::remove(&part.path);
     }
     Ok(())
+}
+
+/// Notes all later events of a complete part whose state is not known, such as one that was recovered outside of the series.
+fn note_events(info: &mut SeriesInfo, part: &SeriesPart) -> Result<(), ArchiveError> {
+    let number = part.member.number;
+    let reader = WorkloadReader::open(&part.path)?;
+    let start_us = reader.info().provenance.start_wall_us;
+    let has_texts = has_texts(info);
+    let recorded_to_us = info.recorded_to_us();
+    let mut running = RunningEvents::since(recorded_to_us.map_or(i64::MIN, settled_us));
+    for item in reader.events()? {
+        let (event, _) = item?;
+        if event.prelude {
+            continue;
+        }
+        let event = Event {
+            due_us: event.due_us + start_us,
+            ..event
+        };
+        let times = recovered_event(&event, has_texts);
+        let mut held = info.held.iter();
+        if let Some(index) = held.position(|held| held.can_be(number, &event, times)) {
+            info.held.swap_remove(index);
+        }
+        running.add(times);
+    }
+    info.running.extend(running.finish());
+    for event in reader.server_events()? {
+        info.running_server.push(event?.0.at_us + start_us);
+    }
+    info.noted_part = info.noted_part.max(number);
+    info.forget_noted();
+    info.forget_settled();
+    Ok(())
+}
+
+/// Whether the parts of a series have the texts of the source, apart from redacted ones.
+fn has_texts(info: &SeriesInfo) -> bool {
+    let protection = info.protection.as_ref();
+    protection.is_some_and(|protection| protection.mask_key.is_none())
+}
+
+/// Describes an event of a part, with its wall time, as the source had it.
+fn recovered_event(event: &Event, has_texts: bool) -> RunningEvent {
+    let sql = event.kind.sql().map(|sql| &**sql);
+    let text = sql.filter(|sql| has_texts && !may_be_redacted(sql));
+    RunningEvent::new(event.due_us, event.outcome.duration_us, text)
 }
 
 /// Locks a series, which a reader or another recovery locks for a moment.

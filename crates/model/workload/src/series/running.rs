@@ -23,6 +23,10 @@ pub struct RunningEvent {
     /// Hash of its text, before masks and redaction; 0 if it has none or that is unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub text: u64,
+    /// Identity of the server process of its session, as the source states it; 0 if that is unknown or not noted. It
+    /// distinguishes equal statements of the same time.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub process: u64,
 }
 
 impl RunningEvent {
@@ -32,7 +36,13 @@ impl RunningEvent {
             due_us,
             ended_us: due_us.saturating_add_unsigned(duration_us.unwrap_or(0)),
             text: sql.map_or(0, |sql| xxh3_64(sql.as_bytes())),
+            process: 0,
         }
+    }
+
+    /// Returns the event as one of the session of this server process.
+    pub fn of_process(self, process: u64) -> Self {
+        RunningEvent { process, ..self }
     }
 
     /// Returns the event as it was while its duration was not known.
@@ -79,15 +89,20 @@ impl HeldEvent {
     }
 
     /// Whether an event of part `part` can be this one: it was delivered later, by its session or by a later capture.
-    pub(crate) fn can_be(&self, part: u64, event: &Event) -> bool {
+    /// `recovered` has its times and, unless it is masked, its text.
+    pub(crate) fn can_be(&self, part: u64, event: &Event, recovered: RunningEvent) -> bool {
         let is_later = (part, event.sequence) >= (self.part, self.sequence);
         let capture = |session: u64| session / SESSIONS_PER_CAPTURE;
+        let same = |held: RunningEvent, found: RunningEvent| {
+            let text = match found.text {
+                0 => 0,
+                _ => held.text,
+            };
+            RunningEvent { text, ..held }.of_process(0) == found
+        };
         let is_its = event.session == self.session && is_later
             || capture(event.session) > capture(self.session);
-        // The text of a part can be masked.
-        let times = RunningEvent::new(event.due_us, event.outcome.duration_us, None);
-        let held = self.event.without_text();
-        is_its && (held == times || held == times.unended())
+        is_its && (same(self.event, recovered) || same(self.event, recovered.unended()))
     }
 }
 
@@ -106,7 +121,7 @@ pub fn count_events(events: impl IntoIterator<Item = RunningEvent>) -> HashMap<R
 }
 
 /// Returns the events that one can be: an event without a known duration may have got one since it was noted, and the texts
-/// of recovered events are not known.
+/// of recovered events can be masked.
 fn notes_of(event: RunningEvent) -> [RunningEvent; 4] {
     let unended = event.unended();
     let unknown = event.without_text();
@@ -128,13 +143,19 @@ pub fn take_event(
         return None;
     }
     let mut notes = notes_of(event).into_iter();
-    let note = notes.find(|note| counts.contains_key(note))?;
-    let count = counts.get_mut(&note)?;
+    notes.find(|note| take_exactly(counts, *note))
+}
+
+/// Takes an event out of these, with the same times and text. Returns whether it was among them.
+pub fn take_exactly(counts: &mut HashMap<RunningEvent, u32>, event: RunningEvent) -> bool {
+    let Some(count) = counts.get_mut(&event) else {
+        return false;
+    };
     *count -= 1;
     if *count == 0 {
-        counts.remove(&note);
+        counts.remove(&event);
     }
-    Some(note)
+    true
 }
 
 /// Events that ended after the settled time of a part. Holds about twice these.

@@ -27,7 +27,7 @@ fn statements_lasting(statements: &[(i64, u64)]) -> Vec<Delivery> {
     all.into_iter().map(|(_, delivery)| delivery).collect()
 }
 
-fn texts(path: &Path) -> Vec<String> {
+pub(super) fn texts(path: &Path) -> Vec<String> {
     let own = events(&WorkloadReader::open(path).unwrap());
     let own = own.iter().filter(|event| !event.prelude);
     let mut texts: Vec<String> = own
@@ -453,6 +453,63 @@ fn statement_that_ran_at_a_stop_is_not_captured_again_with_its_end() {
         assert_eq!((status.repeated_events, status.statements), (repeated, new));
     }
     assert_eq!(texts(&path).len(), 4);
+}
+
+#[test]
+fn recovery_that_was_killed_after_its_note_counts_its_events_once() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    kill_after(&path, &statements_at(&[0, 10]), Vec::new());
+    let partial = Series::open(&path).unwrap().unfinished.remove(0).path;
+    let away = room.path().join("away.partial");
+    std::fs::rename(&partial, &away).unwrap();
+    repeated::copy_directory(&away, &partial);
+    let (target, _) = workload::recover(&partial).unwrap();
+    let running = Series::open(&path).unwrap().info.running;
+    assert!(!running.is_empty());
+    std::fs::remove_dir_all(&target).unwrap();
+    std::fs::rename(&away, &partial).unwrap();
+    workload::recover(&partial).unwrap();
+    assert_eq!(Series::open(&path).unwrap().info.running, running);
+}
+
+#[test]
+fn complete_parts_without_a_state_are_continued_by_their_events() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    record_series(options(&path, 60), &statements_at(&[0, 10, 70, 80]));
+    let mut info = Series::open(&path).unwrap().info;
+    info.state = workload::series::SeriesState::BeingCaptured;
+    (info.noted_part, info.captured_to_us) = (0, None);
+    info.running.clear();
+    info.write(&path).unwrap();
+    let all = statements_at(&[0, 10, 70, 80, 130]);
+    let status = record_series(continued(&path, 60), &all);
+    assert_eq!((status.repeated_events, status.statements), (4, 1));
+    // A version without the number of the last part completed them.
+    let mut info = Series::open(&path).unwrap().info;
+    assert_eq!(info.noted_part, 3);
+    info.noted_part = 0;
+    info.write(&path).unwrap();
+    drop(SeriesRecorder::create(continued(&path, 60)).unwrap());
+    assert_eq!(Series::open(&path).unwrap().info.noted_part, 3);
+}
+
+#[test]
+fn log_of_another_server_is_refused_before_its_events_if_the_series_is_continued() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    record_series(options(&path, 60), &statements_at(&[0, 10]));
+    let refuse = |deliveries: &[Delivery]| {
+        let mut recorder = SeriesRecorder::create(continued(&path, 60)).unwrap();
+        deliver(&mut recorder, deliveries);
+        let error = recorder.note_several_servers().unwrap_err().to_string();
+        assert!(error.contains("logs of several servers"), "{error}");
+        Series::open(&path).unwrap().info.has_several_servers
+    };
+    assert!(!refuse(&statements_at(&[0, 10])), "nothing was recorded");
+    // It is known at once, since these parts can be of the second server.
+    assert!(refuse(&statements_at(&[0, 10, 70])));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc::channel;
 
+use transform::mask::{Mask, MaskKey};
 use workload::series::{HeldEvent, PartCheckpoint, RunningEvent};
 
 use super::gate::{Gate, Stage};
@@ -136,6 +137,9 @@ fn read(
             false => START_US + 1_000_000 * SECOND_US,
         });
         let last = held.insert(event.session, event.clone());
+        if last.is_none() {
+            begin_session(recorder, event);
+        }
         if let Some(settled) = last.filter(|last| last.outcome.duration_us.is_some()) {
             recorder.event(&settled.borrowed()).unwrap();
         }
@@ -169,6 +173,26 @@ fn read(
         }
     }
     None
+}
+
+/// Delivers the start of a session, as the reader of a log does at its first entry.
+fn begin_session(recorder: &mut SeriesRecorder, first: &Event) {
+    let start = SessionStart {
+        id: first.session,
+        client: "",
+        start_seen: false,
+        process: 1000 + first.session,
+    };
+    recorder.session_begins(start).unwrap();
+    let names = ["shop", "app", ""].map(Into::into);
+    let [database, user, application] = names;
+    let kind = EventKind::Connect {
+        database,
+        user,
+        application,
+    };
+    let connect = event(first.session, 0, first.due_us, kind);
+    recorder.event(&connect.borrowed()).unwrap();
 }
 
 fn run_round(path: &Path, entries: &[Entry], round: Round, roll_s: u64) {
@@ -214,7 +238,7 @@ fn kill_at_gate(mut recorder: SeriesRecorder, gate: &Gate, path: &Path) {
     std::fs::rename(&copy, path).unwrap();
 }
 
-fn copy_directory(from: &Path, to: &Path) {
+pub(super) fn copy_directory(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
@@ -257,8 +281,27 @@ fn contents(events: &[Event]) -> Vec<(i64, String)> {
     contents
 }
 
-fn check_rounds(given: &[Given], rounds: &[Round], roll_s: u64) {
-    let entries = entries(given);
+/// Gives the entries the times of a log of whole seconds, and texts that all sessions have. Those of one session differ.
+fn with_equal_times(mut entries: Vec<Entry>) -> Vec<Entry> {
+    let mut statements: BTreeMap<u64, u64> = BTreeMap::new();
+    let floor = |us: i64| us.div_euclid(SECOND_US) * SECOND_US;
+    for Entry { at_us, event } in &mut entries {
+        let duration_us = &mut event.outcome.duration_us;
+        let end_us = event
+            .due_us
+            .saturating_add_unsigned(duration_us.unwrap_or(0));
+        event.due_us = floor(event.due_us);
+        *duration_us = duration_us.map(|_| floor(end_us).abs_diff(event.due_us));
+        *at_us = floor(*at_us);
+        let number = statements.entry(event.session).or_default();
+        let sql = format!("select {number}").into();
+        event.kind = EventKind::Simple { sql };
+        *number += 1;
+    }
+    entries
+}
+
+fn check_rounds(entries: &[Entry], rounds: &[Round], roll_s: u64) {
     let room = tempfile::tempdir().unwrap();
     let path = room.path().join("all.series");
     for round in rounds {
@@ -275,7 +318,7 @@ fn check_rounds(given: &[Given], rounds: &[Round], roll_s: u64) {
         follows: false,
         checkpoint_events: 1000,
     };
-    run_round(&path, &entries, last, roll_s);
+    run_round(&path, entries, last, roll_s);
     let ended = entries.iter().map(|entry| &entry.event);
     let ended = ended.filter(|event| event.outcome.duration_us.is_some());
     let expected: Vec<Event> = ended.cloned().collect();
@@ -336,6 +379,55 @@ fn open_parts_of_a_log_file_whose_capture_ends_early_are_all_kept_for_the_next_o
     let later = lifecycle::statements_at(&[0, 10, 70, 80, 130]);
     let status = record_series(again, &later);
     assert_eq!((status.repeated_events, status.statements), (3, 2));
+}
+
+/// Kills a capture that has written the statement of session 2, and not that of session 1 with the same times. Returns the
+/// texts of the series after the next capture.
+fn texts_after_kill(kinds: [&str; 2], is_held: bool, mask: Option<Mask>) -> Vec<String> {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    let masked = |append: bool| SeriesOptions {
+        append,
+        is_live: true,
+        mask: mask.clone(),
+        ..options(&path, 60)
+    };
+    let statement = |session: u64, second: i64, sql: &str| {
+        let kind = EventKind::Simple { sql: sql.into() };
+        event(session, 0, START_US + second * SECOND_US, kind)
+    };
+    let held = statement(1, 10, kinds[0]);
+    let written = statement(2, 10, kinds[1]);
+    let last = statement(3, 11, "select 'last'");
+    let mut recorder = SeriesRecorder::create(masked(false)).unwrap();
+    let all = [held.clone(), written.clone(), last.clone()].map(Delivery::Event);
+    deliver(&mut recorder, &all[1..]);
+    let held = Some(held_event(&held)).filter(|_| is_held);
+    recorder.held(&mut held.into_iter());
+    recorder.checkpoint(START_US + 11 * SECOND_US).unwrap();
+    let copy = room.path().join("copy");
+    copy_directory(&path, &copy);
+    drop(recorder);
+    std::fs::remove_dir_all(&path).unwrap();
+    std::fs::rename(copy, &path).unwrap();
+    record_series(masked(true), &all);
+    continued::texts(&path)
+}
+
+#[test]
+fn statement_with_the_times_of_a_written_one_is_recorded_after_a_kill() {
+    let kinds = ["select 1", "update t set a = 1"];
+    let all = ["select 'last'", kinds[0], kinds[1]];
+    for is_held in [false, true] {
+        assert_eq!(texts_after_kill(kinds, is_held, None), all);
+    }
+    let mask = Mask::new(MaskKey::parse("1".repeat(64).as_bytes()).unwrap());
+    let texts = texts_after_kill(kinds, true, Some(mask));
+    let is_update = |text: &&String| text.starts_with("update");
+    assert_eq!(
+        (texts.len(), texts.iter().filter(is_update).count()),
+        (3, 1)
+    );
 }
 
 fn kill() -> impl Strategy<Value = Kill> {
@@ -404,6 +496,16 @@ proptest! {
     ) {
         // A log only grows.
         rounds.sort_by_key(|round| round.entries);
-        check_rounds(&given, &rounds, roll_s);
+        check_rounds(&entries(&given), &rounds, roll_s);
+    }
+
+    #[test]
+    fn log_of_whole_seconds_that_is_read_again_after_any_stops_and_kills_has_each_event_once(
+        given in prop::collection::vec((0_u64..12, 0_i64..12_000, 0_i64..1_500, Just(false)), 1..80),
+        mut rounds in prop::collection::vec(round(), 1..4),
+        roll_s in 5_u64..10,
+    ) {
+        rounds.sort_by_key(|round| round.entries);
+        check_rounds(&with_equal_times(entries(&given)), &rounds, roll_s);
     }
 }
