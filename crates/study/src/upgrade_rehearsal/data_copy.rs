@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use connect::Target;
 
+use super::watched_script::PRELUDE;
 use super::{copied_settings, database_definition, isolation};
 use crate::environment::run_shell_command;
 use crate::failure::Failure;
@@ -18,14 +19,20 @@ use crate::failure::Failure;
 const FUNCTIONS: &str = r#"umask 077
 export LC_ALL=C PGOPTIONS='-c statement_timeout=0 -c lock_timeout=0 -c default_transaction_read_only=off'
 fail() { echo "$1: $(tail -n 3 "$2")" >&2; exit 1; }
+# An archive that cannot be read to its end would stop each resumed rehearsal.
+unreadable() {
+  if pg_restore --file=/dev/null data.dump 2>/dev/null; then fail "$1" "$2"; fi
+  rm -f data.dump
+  fail "$1; the dump was damaged, and was removed: --resume makes it again" "$2"
+}
 restore() {
   log=$1-$side.log; shift
-  pg_restore --no-tablespaces --use-list="restore-$side.list" "$@" -d "$connection" data.dump 2>"$log"
+  run pg_restore --no-tablespaces --use-list="restore-$side.list" "$@" -d "$connection" data.dump 2>"$log"
   status=$?
   test $status = 0 && return
   ignored=$(sed -n '$s/.*errors ignored on restore: \([0-9]*\)$/\1/p' "$log")
   test $status = 1 && test "$ignored" = "$(grep -c '^pg_restore: .*ERROR:' "$log")" && return
-  fail "pg_restore could not restore the dump (exit status $status)" "$log"
+  unreadable "pg_restore could not restore the dump (exit status $status)" "$log"
 }
 "#;
 
@@ -87,11 +94,13 @@ impl DataCopy {
     }
 
     /// Dumps the roles, the database and the settings of the target, unless a complete dump is there. Only the owner can
-    /// read it.
+    /// read it. Returns whether it was dumped now.
+    ///
+    /// The unfinished file has a name of this process: a program of a killed rehearsal may still write its own.
     ///
     /// # Errors
     /// If a file cannot be written, or the server refuses.
-    pub(super) fn dump(&self, target: &Target) -> Result<(), Failure> {
+    pub(super) fn dump(&self, target: &Target) -> Result<bool, Failure> {
         let failed = |error| {
             Failure::could_not(format!("cannot make {}: {error}", self.directory.display()))
         };
@@ -105,20 +114,26 @@ impl DataCopy {
             fs::write(self.directory.join(name), text).map_err(failed)?;
         }
         if self.directory.join("data.dump").exists() {
-            return Ok(());
+            return Ok(false);
         }
+        run_shell_command(&self.dump_command(), target, "the dump")?;
+        Ok(true)
+    }
+
+    /// Returns the command that dumps the server that libpq's variables name.
+    fn dump_command(&self) -> String {
         let folder = quoted(&self.directory);
         let settings = match self.has_settings {
             true => copied_settings::DUMP,
             false => "",
         };
-        let command = format!(
-            "set -e; umask 077; cd {folder}; pg_dumpall --globals-only --no-role-passwords --no-tablespaces --file=globals.sql; \
-             {} {settings} pg_dump --format=custom --no-publications --no-subscriptions --file=data.dump.partial; \
-             mv data.dump.partial data.dump",
+        format!(
+            "{PRELUDE}set -e; umask 077; cd {folder}; rm -f data.dump.partial*; \
+             run pg_dumpall --globals-only --no-role-passwords --no-tablespaces --file=globals.sql; \
+             {} {settings} run pg_dump --format=custom --no-publications --no-subscriptions --file=data.dump.partial.$$; \
+             mv data.dump.partial.$$ data.dump",
             database_definition::DUMP
-        );
-        Ok(run_shell_command(&command, target, "the dump")?)
+        )
     }
 
     /// Writes the script that restores the dump on a side, and returns the command that executes it on the server that libpq's
@@ -131,7 +146,8 @@ impl DataCopy {
         fs::write(&file, self.load_script(side, database)).map_err(|error| {
             Failure::could_not(format!("cannot write {}: {error}", file.display()))
         })?;
-        Ok(format!("sh {}", quoted(&file)))
+        // The script looks at its parent, so no shell may be between.
+        Ok(format!("exec sh {}", quoted(&file)))
     }
 
     /// Returns a script that fills the database of this name on the server that libpq's variables name. Errors of single
@@ -151,19 +167,19 @@ impl DataCopy {
         let (user_mapping, isolate) = (isolation::USER_MAPPING, isolation::FILE);
         let isolated = isolated_file(side);
         format!(
-            "side={side}; connection={connection}\ncd {folder} || exit 1\n{FUNCTIONS}\
+            "side={side}; connection={connection}\ncd {folder} || exit 1\n{PRELUDE}{FUNCTIONS}\
              psql -X -q -d postgres -f globals.sql >/dev/null 2>globals-{side}.log || fail 'psql could not load the roles' globals-{side}.log\n\
              {}\
              pg_restore --list data.dump 2>list-{side}.log | grep -v '{user_mapping}' >restore-{side}.list\n\
-             test -s list-{side}.log && fail 'pg_restore could not read the dump' list-{side}.log\n\
+             test -s list-{side}.log && unreadable 'pg_restore could not read the dump' list-{side}.log\n\
              restore definitions --section=pre-data\n\
              psql -X -q -A -t -f {isolate} >{isolated} 2>isolation-{side}.log || \
              fail 'psql could not switch off connections to other systems' isolation-{side}.log\n\
              restore data --section=data --section=post-data\n\
              psql -X -q -c 'CREATE EXTENSION IF NOT EXISTS pg_stat_statements' >/dev/null 2>&1\n\
              {settings}\n\
-             psql -X -q -c 'VACUUM ANALYZE' 2>analyze-{side}.log && exit 0\n\
-             psql -X -q -f {ANALYZE_FILE} >/dev/null 2>analyze-{side}.log || fail 'VACUUM ANALYZE failed' analyze-{side}.log",
+             run psql -X -q -c 'VACUUM ANALYZE' 2>analyze-{side}.log && exit 0\n\
+             run psql -X -q -f {ANALYZE_FILE} >/dev/null 2>analyze-{side}.log || fail 'VACUUM ANALYZE failed' analyze-{side}.log",
             database_definition::load(side)
         )
     }
@@ -270,6 +286,7 @@ fn quoted_text(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
@@ -281,21 +298,34 @@ mod tests {
     /// Runs the restore with programs that print `messages` and exit with `status`.
     fn load(program: &str, messages: &str, status: i32) -> (Result<(), String>, RestoreErrors) {
         let directory = tempfile::tempdir().unwrap();
-        let copy = DataCopy::in_directory(directory.path(), false);
+        load_in(directory.path(), program, (messages, status), false)
+    }
+
+    /// Runs the restore in a directory. A damaged dump cannot be read to its end.
+    fn load_in(
+        directory: &Path,
+        program: &str,
+        (messages, status): (&str, i32),
+        is_damaged: bool,
+    ) -> (Result<(), String>, RestoreErrors) {
+        let damaged = i32::from(is_damaged);
+        let copy = DataCopy::in_directory(directory, false);
         fs::create_dir(&copy.directory).unwrap();
+        fs::write(copy.directory.join("data.dump"), "").unwrap();
         for name in ["psql", "pg_restore"] {
-            let path = directory.path().join(name);
+            let path = directory.join(name);
             let text = match name == program {
                 // The list of the dump is read without errors.
                 true => format!(
-                    "#!/bin/sh\ntest \"$1\" = --list && exit 0\ncat >&2 <<'END'\n{messages}\nEND\nexit {status}\n"
+                    "#!/bin/sh\ncase $1 in --list) exit 0;; --file*) exit {damaged};; esac\n\
+                     cat >&2 <<'END'\n{messages}\nEND\nexit {status}\n"
                 ),
                 false => "#!/bin/sh\n".to_owned(),
             };
             fs::write(&path, text).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         }
-        let programs = quoted(directory.path());
+        let programs = quoted(directory);
         let load = copy.load_command(CopySide::New, "shop").unwrap();
         let target = Target::parse("postgres://u@h/d", |_| None).unwrap();
         let command = format!("PATH={programs}:$PATH\n{load}");
@@ -340,6 +370,43 @@ mod tests {
             2,
         );
         assert!(done.unwrap_err().contains("in recovery mode"));
+    }
+
+    #[test]
+    fn damaged_dump_is_removed_and_a_whole_one_is_kept_after_a_failed_restore() {
+        let end = "pg_restore: error: could not read from input file: end of file";
+        for is_damaged in [true, false] {
+            let directory = tempfile::tempdir().unwrap();
+            let (done, _) = load_in(directory.path(), "pg_restore", (end, 1), is_damaged);
+            let failed = done.unwrap_err();
+            assert!(failed.contains("end of file"), "{failed}");
+            assert_eq!(failed.contains("--resume makes it again"), is_damaged);
+            let dump = directory.path().join("dump/data.dump");
+            assert_eq!(dump.exists(), !is_damaged);
+        }
+    }
+
+    #[test]
+    fn dump_leaves_the_file_that_a_program_of_a_killed_rehearsal_still_writes() {
+        let directory = tempfile::tempdir().unwrap();
+        let copy = DataCopy::in_directory(directory.path(), false);
+        fs::create_dir(&copy.directory).unwrap();
+        let name = copy.directory.join("data.dump.partial.1");
+        let mut other = fs::File::create(&name).unwrap();
+        for program in ["pg_dumpall", "pg_dump", "psql"] {
+            let path = directory.path().join(program);
+            let write =
+                "for word; do case $word in --file=*) echo own >${word#--file=};; esac; done";
+            fs::write(&path, format!("#!/bin/sh\n{write}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let command = copy.dump_command();
+        let command = format!("PATH={}:$PATH\n{command}", quoted(directory.path()));
+        let target = Target::parse("postgres://u@h/d", |_| None).unwrap();
+        run_shell_command(&command, &target, "the dump").unwrap();
+        other.write_all(b"other").unwrap();
+        let text = fs::read_to_string(copy.directory.join("data.dump")).unwrap();
+        assert_eq!((text.as_str(), name.exists()), ("own\n", false));
     }
 
     #[test]

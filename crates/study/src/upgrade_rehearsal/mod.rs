@@ -16,6 +16,7 @@ mod copied_settings;
 mod data_comparison;
 mod data_copy;
 mod database_definition;
+mod database_names;
 mod decision;
 mod evidence;
 mod host_speed;
@@ -27,6 +28,7 @@ mod remedy_proof;
 mod result;
 mod server_facts;
 mod server_state;
+mod watched_script;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -157,6 +159,7 @@ pub fn rehearse_upgrade(
         own_servers::refuse(request, own, whole)?;
     }
     let plan = rehearsal_plan::begin(request, whole)?;
+    let _lock = rehearsal_plan::lock(request.output)?;
     if let RehearsalServers::Own(own) = &request.servers {
         own_servers::restore(request, own)?;
         if !own.may_reach_others {
@@ -164,7 +167,12 @@ pub fn rehearse_upgrade(
             isolation::refuse([("--from", from), ("--target", target)])?;
         }
     }
-    let inspection = inspect(request, interrupt)?;
+    let mut inspection = inspect(request, interrupt)?;
+    if let RehearsalServers::Own(own) = &request.servers
+        && let Some(template) = &own.place.template
+    {
+        database_names::name_captured(&mut inspection, template, &plan.database);
+    }
     let (servers, data) = match &request.servers {
         RehearsalServers::Private {
             to,

@@ -30,8 +30,11 @@ pub(super) fn prepare(
     let from_major = major_of(&inspection.from_version)?;
     client_programs::check(from_major)?;
     notes::note("Dumping the old server.");
-    copy.dump(request.from)?;
     let planner = request.output.join("old.planner");
+    if copy.dump(request.from)? {
+        // The private server of an earlier dump has other data.
+        let _ = std::fs::remove_file(&planner);
+    }
     make_old(request, plan, from_major, (&copy, &planner)).inspect_err(|_| {
         // The failure is reported. A server that cannot be deleted is listed by `rehearse sandbox list`.
         let _ = delete(plan);

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
+use archive::DirectoryLock;
 use connect::Target;
 use serde::{Deserialize, Serialize};
 use workload::WorkloadReader;
@@ -146,6 +147,22 @@ pub(super) fn begin(
     Ok(plan)
 }
 
+/// Locks the directory until the lock is dropped: two processes would restore into the same servers.
+///
+/// # Errors
+/// If another process has the lock, or the directory cannot be opened.
+pub(super) fn lock(output: &Path) -> Result<DirectoryLock, Failure> {
+    let lock = DirectoryLock::try_exclusive(output).map_err(|error| {
+        Failure::could_not(format!("cannot open {}: {error}", output.display()))
+    })?;
+    lock.ok_or_else(|| {
+        Failure::could_not(format!(
+            "cannot rehearse in {}: another process does so; wait for its end, or stop it",
+            output.display()
+        ))
+    })
+}
+
 /// Creates the directory with its plan, complete or not at all. Only its owner can enter it, since it gets a dump.
 fn create(output: &Path, plan: &str) -> io::Result<()> {
     let mut name = output.file_name().unwrap_or_default().to_owned();
@@ -188,6 +205,16 @@ mod tests {
         assert_eq!(fs::read_to_string(output.join(FILE)).unwrap(), "{}");
         assert!(!output.join("rest").exists());
         assert!(!parent.path().join("a/x.upgrade.partial").exists());
+    }
+
+    #[test]
+    fn directory_of_a_rehearsal_that_runs_is_refused_until_it_ends() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = lock(directory.path()).unwrap();
+        let refused = lock(directory.path()).unwrap_err();
+        assert!(refused.message.contains("another process"), "{refused:?}");
+        drop(first);
+        lock(directory.path()).unwrap();
     }
 
     fn plan(target: &str, method: &str) -> RehearsalPlan {
