@@ -94,7 +94,7 @@ const CATALOGUES: [&str; 67] = [
 ];
 
 /// Functions whose arguments have the word FROM.
-const WITH_FROM: [&str; 5] = ["extract", "overlay", "position", "substring", "trim"];
+pub(crate) const WITH_FROM: [&str; 5] = ["extract", "overlay", "position", "substring", "trim"];
 
 /// Functions of `pg_catalog` that read the server's state; those that end in `*` stand for all with this beginning.
 const STATE_FUNCTIONS: [&str; 7] = [
@@ -167,7 +167,7 @@ fn is_dump(sql: &str, has_dump: bool) -> bool {
 }
 
 /// Whether a list has this name; an entry that ends in `*` stands for all with this beginning.
-fn has_name(list: &[&str], name: &str) -> bool {
+pub(crate) fn has_name(list: &[&str], name: &str) -> bool {
     list.iter().any(|known| match known.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
         None => name == *known,

@@ -18,7 +18,7 @@ const SHOP: &str = "CREATE TABLE items (id int PRIMARY KEY, owner int, pad text)
     CREATE TABLE events (id bigserial PRIMARY KEY, kind int, body text);
     ANALYZE";
 
-/// Writes a workload of reads, inserts, and one other statement.
+/// Writes a workload of reads, inserts, a query of a driver, and one other statement.
 fn workload(directory: &Path, other: &str) -> String {
     let at = |name: &str| directory.join(name).display().to_string();
     let mut log = String::new();
@@ -31,6 +31,7 @@ fn workload(directory: &Path, other: &str) -> String {
         let statement = match line % 5 {
             0 => format!("INSERT INTO events (kind, body) VALUES ({line}, 'body')"),
             1 => other.to_owned(),
+            2 => "SELECT version()".to_owned(),
             _ => format!("SELECT count(*) FROM items WHERE owner = {line}"),
         };
         log.push_str(&format!(
@@ -170,10 +171,12 @@ fn upgrade_that_loses_a_view_and_changes_an_answer_is_a_no_go() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let other = "SELECT current_setting('server_version_num')::int >= 160000";
-    let workload = workload(directory.path(), other);
-    let (_server, from) =
-        old_server("CREATE VIEW writers AS SELECT buffers_backend FROM pg_stat_bgwriter");
+    let workload = workload(directory.path(), "SELECT is_new()");
+    let (_server, from) = old_server(
+        "CREATE VIEW writers AS SELECT buffers_backend FROM pg_stat_bgwriter;
+         CREATE FUNCTION is_new() RETURNS boolean LANGUAGE sql AS
+         $$ SELECT current_setting('server_version_num')::int >= 160000 $$",
+    );
     let output = directory.path().join("lost.upgrade").display().to_string();
     let done = rehearse(&[
         "upgrade", &workload, "--from", &from, "--to", "18", "--within", "240s", "-o", &output,
@@ -185,6 +188,10 @@ fn upgrade_that_loses_a_view_and_changes_an_answer_is_a_no_go() {
     let errors = texts(&report["restore_errors"]);
     assert!(errors.contains("buffers_backend"), "{errors}");
     assert_eq!(report["other_rows"], 1, "{report:#}");
+    assert_eq!(
+        report["evidence"]["rows_of_server"],
+        serde_json::json!(["select version()"])
+    );
     assert!(texts(&report["remedies"]).contains("DROP VIEW public.writers"));
     assert_eq!(left("upgrade-lost-"), 0);
     let page = std::fs::read_to_string(Path::new(&output).join("report.html")).unwrap();

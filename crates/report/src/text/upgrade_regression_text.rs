@@ -7,11 +7,14 @@ use study::upgrade_remedies::{
 };
 
 use crate::text::line::{one_line, wrapped};
-use crate::text::proof_text::with_interval;
+use crate::text::proof_text::{statement_text, with_interval};
 use crate::text::units::{count, counted, ratio};
+use crate::text::upgrade_text::error_text;
 
 /// Maximum number of characters of a statement.
 const TEXT_MAX: usize = 1_000;
+/// Maximum number of entries of a list in a sentence.
+const LISTED_MAX: usize = 5;
 
 /// Whether a statement is in no entry with a cause.
 pub(crate) fn is_unlisted(report: &UpgradeReport, fingerprint: Fingerprint) -> bool {
@@ -143,11 +146,26 @@ pub(crate) fn proof_text(proof: &RemedyProof) -> String {
         ),
         None => "no block of runs was completed".to_owned(),
     };
+    let errors = proof.errors.iter().filter(|one| one.regression);
     format!(
-        "With all remedies: {effect}; {} slower, {} suspected, {} with other rows. Pages: {}.",
+        "With all remedies: {effect}; {} slower, {} suspected, {} with other rows.{}{}{} Pages: {}.",
         counted(proof.slower.len() as u64, "statement"),
         count(proof.suspected.len() as u64),
         count(proof.other_rows),
+        listed("Slower", proof.slower.iter().map(statement_text)),
+        listed("Suspected", proof.suspected.iter().map(statement_text)),
+        listed("New or more frequent errors", errors.map(error_text)),
         one_line(&proof.proof, 200)
     )
+}
+
+/// Returns a sentence with the first entries of a list; empty without any.
+fn listed(title: &str, entries: impl Iterator<Item = String>) -> String {
+    let entries: Vec<String> = entries.collect();
+    let shown = &entries[..entries.len().min(LISTED_MAX)];
+    match entries.len() - shown.len() {
+        _ if entries.is_empty() => String::new(),
+        0 => format!(" {title}: {}.", shown.join("; ")),
+        more => format!(" {title}: {}; and {more} more.", shown.join("; ")),
+    }
 }

@@ -258,6 +258,12 @@ pub(crate) fn evidence_text(report: &UpgradeReport) -> String {
             counted(evidence.unsteady, "statement")
         ));
     }
+    if !evidence.rows_of_server.is_empty() {
+        text.push_str(&format!(
+            " Other rows since the servers differ (catalogues, settings, version): {}; see the notes.",
+            counted(evidence.rows_of_server.len() as u64, "statement")
+        ));
+    }
     if evidence.incomplete > 0 {
         text.push_str(&format!(
             " Compared in part: {}.",

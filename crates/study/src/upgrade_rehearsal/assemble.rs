@@ -15,6 +15,9 @@ use crate::plan_check::PlanCheck;
 use crate::proof::{ProofJournal, ProofReport, ProofSideReport};
 use crate::upgrade_inspect::UpgradeInspection;
 
+/// Largest number of statements with rows of the server that a note names.
+const SERVER_ROWS_NAMED_MAX: usize = 5;
+
 /// Assembles the report, and decides.
 ///
 /// # Errors
@@ -48,6 +51,7 @@ pub(super) fn assemble(
             data.uncounted.join(", ")
         ));
     }
+    notes.extend(note_on_server_rows(&remedies.evidence.rows_of_server));
     let side = proof.sides.into_iter().next();
     let mut report = UpgradeReport {
         decision: UpgradeDecision::Undecided,
@@ -91,25 +95,31 @@ pub(super) fn assemble(
         report.suspected = side.suspected;
         report.faster = side.faster.len() as u64;
         report.errors = side.errors;
-        report.other_rows = side.other_rows;
+        report.other_rows = report.evidence.other_rows;
     }
-    (report.decision, report.reasons) = decision::decide(&report);
-    limit_by_servers(&mut report, servers);
-    Ok(report)
-}
-
-/// Adds what the servers themselves do not allow to conclude, in front of the reasons.
-fn limit_by_servers(report: &mut UpgradeReport, servers: &PreparedServers) {
-    if let Some(unequal) = &servers.unequal_hosts {
-        report.reasons.insert(0, unequal.clone());
-        report.decision = match report.decision {
-            UpgradeDecision::Go | UpgradeDecision::GoWithRemedies => UpgradeDecision::Undecided,
-            other => other,
-        };
-    }
+    let unequal_hosts = servers.unequal_hosts.as_deref();
+    (report.decision, report.reasons) = decision::decide(&report, unequal_hosts);
     if let Some(same) = &servers.same_version {
         report.reasons.insert(0, same.clone());
     }
+    Ok(report)
+}
+
+/// Names the statements with other rows that read only catalogues, settings or the version.
+fn note_on_server_rows(statements: &[String]) -> Option<String> {
+    let shown = statements.iter().take(SERVER_ROWS_NAMED_MAX);
+    let shown: Vec<&str> = shown.map(String::as_str).collect();
+    let more = match statements.len() - shown.len() {
+        0 => String::new(),
+        more => format!("; and {more} more, see the JSON file"),
+    };
+    (!shown.is_empty()).then(|| {
+        format!(
+            "statements that read only catalogues, settings or the version of the server return other rows on the new one, as they \
+             should; check that drivers and monitoring accept them: {}{more}",
+            shown.join("; ")
+        )
+    })
 }
 
 /// Returns the effect on the work of whole runs.

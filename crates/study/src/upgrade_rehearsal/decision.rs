@@ -1,6 +1,7 @@
 //! Decision from the parts of a report.
 
 mod unclear;
+mod unsettled;
 
 use compare::proof::{Effect, Verdict};
 use compare::{ErrorChange, StatementComparison};
@@ -10,7 +11,7 @@ use super::result::{UpgradeDecision, UpgradeRemedy, UpgradeReport};
 use crate::upgrade_inspect::{
     NewServerKind, UpgradeCheck, UpgradeFinding, UpgradeInspection, UpgradeObject, UpgradeSeverity,
 };
-use crate::upgrade_remedies::{RegressionSign, RemedyStatus};
+use crate::upgrade_remedies::{RegressionSign, RemedyStatus, UpgradeRegression, has_more_blocks};
 
 /// Checks whose remedy the rehearsal performs on private servers: the restore is followed by ANALYZE. The real upgrade
 /// needs it, too, or the result does not hold.
@@ -66,7 +67,7 @@ struct Outcome<'a> {
     effect: Option<&'a Effect>,
     work: Option<&'a Effect>,
     evidence: &'a RehearsalEvidence,
-    slower: usize,
+    slower: &'a [StatementComparison],
     suspected: usize,
     errors: &'a [ErrorChange],
     other_rows: u64,
@@ -80,7 +81,7 @@ impl<'a> Outcome<'a> {
                 effect: with.effect.as_ref(),
                 evidence: &with.evidence,
                 work: with.work.as_ref(),
-                slower: with.slower.len(),
+                slower: &with.slower,
                 suspected: with.suspected.len(),
                 errors: &with.errors,
                 other_rows: with.other_rows,
@@ -90,7 +91,7 @@ impl<'a> Outcome<'a> {
                 effect: report.effect.as_ref(),
                 evidence: &report.evidence,
                 work: report.work.as_ref(),
-                slower: report.slower.len(),
+                slower: &report.slower,
                 suspected: report.suspected.len(),
                 errors: &report.errors,
                 other_rows: report.other_rows,
@@ -99,8 +100,24 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// Decides, and gives the reasons.
-pub(super) fn decide(report: &UpgradeReport) -> (UpgradeDecision, Vec<String>) {
+/// Decides, and gives the reasons. On unequal hosts, with this reason, times decide nothing.
+pub(super) fn decide(
+    report: &UpgradeReport,
+    unequal_hosts: Option<&str>,
+) -> (UpgradeDecision, Vec<String>) {
+    let (decision, mut reasons) = judge(report, unequal_hosts.is_none());
+    let Some(unequal) = unequal_hosts else {
+        return (decision, reasons);
+    };
+    reasons.insert(0, unequal.to_owned());
+    match decision {
+        UpgradeDecision::NoGo => (UpgradeDecision::NoGo, reasons),
+        _ => (UpgradeDecision::Undecided, reasons),
+    }
+}
+
+/// Decides as on equal hosts, except that times are no reason against the upgrade without them.
+fn judge(report: &UpgradeReport, has_equal_hosts: bool) -> (UpgradeDecision, Vec<String>) {
     let outcome = Outcome::of(report);
     let with_remedies = with_remedies(report);
     if has_only_screened(report) && is_otherwise_good(report, &outcome) {
@@ -109,12 +126,18 @@ pub(super) fn decide(report: &UpgradeReport) -> (UpgradeDecision, Vec<String>) {
         );
         return (UpgradeDecision::Undecided, vec![reason]);
     }
-    let mut against = against(report, &outcome);
-    if !against.is_empty() {
-        against.extend((!with_remedies.is_empty()).then(|| with_remedies.trim().to_owned()));
-        return (UpgradeDecision::NoGo, against);
+    let objections = against(report, &outcome);
+    if !objections.is_empty() {
+        let is_proved = has_equal_hosts || objections.iter().any(|one| !one.is_time);
+        let mut reasons: Vec<String> = objections.into_iter().map(|one| one.text).collect();
+        reasons.extend((!with_remedies.is_empty()).then(|| with_remedies.trim().to_owned()));
+        return match is_proved {
+            true => (UpgradeDecision::NoGo, reasons),
+            false => (UpgradeDecision::Undecided, reasons),
+        };
     }
-    let unclear = unclear::reasons(report, &outcome);
+    let mut unclear = unclear::reasons(report, &outcome);
+    unclear.extend(unsettled::reasons(report));
     if !unclear.is_empty() {
         return (UpgradeDecision::Undecided, unclear);
     }
@@ -212,50 +235,58 @@ fn missing_data(report: &UpgradeReport) -> impl Iterator<Item = &UpgradeFinding>
     })
 }
 
+/// Reason against the upgrade.
+struct Objection {
+    text: String,
+    /// Whether it rests on times, which compare the hosts of the servers, too.
+    is_time: bool,
+}
+
+impl Objection {
+    /// Counts what speaks against the upgrade; `None` if it is nothing.
+    fn counted(number: usize, one: &str, many: &str) -> Option<Self> {
+        let text = match number {
+            0 => return None,
+            1 => format!("1 {one}"),
+            number => format!("{number} {many}"),
+        };
+        let is_time = false;
+        Some(Objection { text, is_time })
+    }
+
+    fn by_time(self) -> Self {
+        Objection {
+            is_time: true,
+            ..self
+        }
+    }
+}
+
 /// Returns what speaks against the upgrade.
-fn against(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<String> {
-    let mut reasons = Vec::new();
-    let mut add = |number: usize, one: &str, many: &str| match number {
-        0 => {}
-        1 => reasons.push(format!("1 {one}")),
-        number => reasons.push(format!("{number} {many}")),
-    };
-    add(
+fn against(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<Objection> {
+    let mut objections = Vec::new();
+    objections.extend(Objection::counted(
         report.restore_errors.len(),
         "object could not be restored into the new version.",
         "objects could not be restored into the new version.",
-    );
+    ));
     let errors = outcome.errors.iter().filter(|one| one.regression);
-    add(
+    objections.extend(Objection::counted(
         errors.count(),
         "error is new or more frequent on the new version.",
         "errors are new or more frequent on the new version.",
-    );
-    add(
+    ));
+    objections.extend(Objection::counted(
         usize::try_from(outcome.other_rows).unwrap_or(usize::MAX),
         "statement returns other rows or values.",
         "statements return other rows or values.",
-    );
-    add(
-        outcome.slower,
-        "statement is slower.",
-        "statements are slower.",
-    );
-    let without_remedy = |wanted: RegressionSign| {
-        let all = report.regressions.iter();
-        all.filter(|one| one.sign == wanted && one.remedy.is_none())
-            .count()
-    };
-    add(
-        without_remedy(RegressionSign::Work),
-        "statement does more work with another plan, and no remedy was found.",
-        "statements do more work with other plans, and no remedy was found.",
-    );
-    add(
-        without_remedy(RegressionSign::OtherOrder),
-        "statement with ORDER BY returns its rows in another order, since the collations differ.",
-        "statements with ORDER BY return their rows in another order, since the collations differ.",
-    );
+    ));
+    let steady = outcome.slower.iter();
+    let steady = steady.filter(|one| !has_sampled_plan(report, one));
+    let steady = steady.count();
+    let slower = Objection::counted(steady, "statement is slower.", "statements are slower.");
+    objections.extend(slower.map(Objection::by_time));
+    objections.extend(without_remedy(report));
     for finding in missing_data(report) {
         let names: Vec<String> = finding.objects.iter().take(NAMED_MAX).map(named).collect();
         let more = finding.objects.len().saturating_sub(NAMED_MAX);
@@ -263,16 +294,69 @@ fn against(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<String> {
             0 => String::new(),
             more => format!(", and {more} more"),
         };
-        reasons.push(format!(
-            "Data are missing on the new server. {}: {}{more}.",
-            finding.message,
-            names.join(", ")
-        ));
+        objections.push(Objection {
+            text: format!(
+                "Data are missing on the new server. {}: {}{more}.",
+                finding.message,
+                names.join(", ")
+            ),
+            is_time: false,
+        });
     }
-    if outcome.verdict == Some(Verdict::Lost) {
-        reasons.push("All statements together got slower than the margin allows.".to_owned());
+    // The total is not steadier than the statements that made it slower.
+    let is_by_sample = steady == 0 && !outcome.slower.is_empty();
+    if outcome.verdict == Some(Verdict::Lost) && !is_by_sample {
+        objections.push(Objection {
+            text: "All statements together got slower than the margin allows.".to_owned(),
+            is_time: true,
+        });
     }
-    reasons
+    objections
+}
+
+/// Returns the objections by statements without a remedy.
+fn without_remedy(report: &UpgradeReport) -> impl Iterator<Item = Objection> {
+    let count = |wanted: &dyn Fn(&UpgradeRegression) -> bool| {
+        let all = report.regressions.iter();
+        all.filter(|one| one.remedy.is_none() && one.sample_dependence.is_none() && wanted(one))
+            .count()
+    };
+    let (one, many) = (
+        "statement does more work with another plan, and no remedy was found.",
+        "statements do more work with other plans, and no remedy was found.",
+    );
+    let is_work = |one: &UpgradeRegression| one.sign == RegressionSign::Work;
+    let by_blocks = count(&|one| is_work(one) && reads_more(one));
+    let by_time = count(&|one| is_work(one) && !reads_more(one));
+    let order = count(&|one| one.sign == RegressionSign::OtherOrder);
+    let objections = [
+        Objection::counted(by_blocks, one, many),
+        Objection::counted(
+            by_time,
+            "statement is slower alone with another plan, and no remedy was found.",
+            "statements are slower alone with other plans, and no remedy was found.",
+        )
+        .map(Objection::by_time),
+        Objection::counted(
+            order,
+            "statement with ORDER BY returns its rows in another order, since the collations differ.",
+            "statements with ORDER BY return their rows in another order, since the collations differ.",
+        ),
+    ];
+    objections.into_iter().flatten()
+}
+
+/// Whether the plan of a slower statement depends on the sample of `ANALYZE`.
+fn has_sampled_plan(report: &UpgradeReport, one: &StatementComparison) -> bool {
+    let fingerprint = one.fingerprint.to_string();
+    let mut all = report.regressions.iter();
+    all.any(|known| known.fingerprint == fingerprint && known.sample_dependence.is_some())
+}
+
+/// Whether a statement alone reads clearly more blocks on the new server.
+fn reads_more(one: &UpgradeRegression) -> bool {
+    let works = one.old_work.zip(one.new_work);
+    works.is_none_or(|(old, new)| has_more_blocks(old, new))
 }
 
 #[cfg(test)]

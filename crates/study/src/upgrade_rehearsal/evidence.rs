@@ -1,7 +1,7 @@
 //! Extent of the comparison that a decision rests on.
 
 use compare::proof::Effect;
-use compare::{Comparison, Finding, InconclusiveReason};
+use compare::{Comparison, Finding, InconclusiveReason, ServerDependence, server_dependence};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -25,6 +25,15 @@ pub struct RehearsalEvidence {
     pub unsteady: u64,
     /// Statements of which some executions could not be compared.
     pub incomplete: u64,
+    /// Statements with other rows that read only catalogues, settings or the version of the server. They do not count as
+    /// other rows.
+    pub rows_of_server: Vec<String>,
+    /// Statements with other rows that also have a value of the server, such as `ctid`, which may be the reason. They do not
+    /// count as other rows.
+    pub rows_of_unknown_reason: Vec<String>,
+    /// Number of the other statements with other rows or values.
+    #[serde(skip)]
+    pub(super) other_rows: u64,
     /// Reason why the comparison of statements is inconclusive; `null` if it is not.
     pub inconclusive: Option<InconclusiveReason>,
     /// Whether the servers' counters exclude that statements with most of the time take twice as long.
@@ -60,7 +69,7 @@ impl RehearsalEvidence {
             .count();
         let rows = &comparison.rows;
         let changes = rows.changes.iter();
-        RehearsalEvidence {
+        let mut evidence = RehearsalEvidence {
             judged: judged as u64,
             unjudged: (all - judged) as u64,
             answers: rows.compared,
@@ -73,6 +82,22 @@ impl RehearsalEvidence {
             },
             excludes_doubling: comparison.excludes_doubling(),
             ..RehearsalEvidence::default()
+        };
+        for change in rows.changes.iter().filter(|change| !change.unsteady) {
+            evidence.add_other_rows(change.sql.as_deref().unwrap_or_default());
+        }
+        evidence
+    }
+
+    /// Adds a statement whose rows differ between both versions, and not between runs of one.
+    fn add_other_rows(&mut self, sql: &str) {
+        match server_dependence(sql) {
+            Some(ServerDependence::Whole) => self.rows_of_server.push(sql.to_owned()),
+            Some(ServerDependence::Part(name)) => {
+                let statement = format!("{sql} ({name})");
+                self.rows_of_unknown_reason.push(statement);
+            }
+            None => self.other_rows += 1,
         }
     }
 
@@ -92,4 +117,29 @@ fn temporary_files(journal: &ProofJournal) -> Option<f64> {
         Some(bytes.iter().map(few).sum::<f64>() / bytes.len() as f64)
     };
     Some(mean(1)? / mean(0)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_rows_of_the_server_itself_do_not_count_and_those_that_may_be_are_listed() {
+        let mut evidence = RehearsalEvidence::default();
+        for sql in [
+            "select version()",
+            "select oid from pg_type",
+            "select ctid, id from orders",
+            "select id from orders",
+            "",
+        ] {
+            evidence.add_other_rows(sql);
+        }
+        assert_eq!(evidence.rows_of_server.len(), 2);
+        assert_eq!(
+            evidence.rows_of_unknown_reason,
+            ["select ctid, id from orders (ctid)"]
+        );
+        assert_eq!(evidence.other_rows, 2);
+    }
 }

@@ -94,7 +94,8 @@ impl HostSpeeds {
         (is_far || is_faster).then(|| {
             format!(
                 "The servers are on unequal hosts: {}. Response times compare the hosts as well as the versions, so they \
-                 show neither that a statement is slower nor that it is not. Rehearse on equal hosts.",
+                 show neither that a statement is slower nor that it is not. Rehearse on equal hosts, or on private servers of one \
+                 machine (--to MAJOR without --target).",
                 self.describe()
             )
         })

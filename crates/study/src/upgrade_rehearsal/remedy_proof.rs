@@ -289,13 +289,14 @@ impl RemedyInputs<'_> {
         let side = side.ok_or_else(|| Failure::could_not("no block of runs was completed"))?;
         let comparison = compare_side(&journal, 1, Literals::Hidden)?;
         let after = comparison.as_ref().map(factors).unwrap_or_default();
+        let evidence = RehearsalEvidence::new(&journal, Some(&side), comparison.as_ref());
         for one in &mut searched.regressions {
             one.after = after.get(&one.fingerprint).copied();
-            one.status = status(one, &side);
+            one.status = status(one, &side, evidence.other_rows);
         }
-        let evidence = RehearsalEvidence::new(&journal, Some(&side), comparison.as_ref());
         let proof = RemedyProof {
             statements,
+            other_rows: evidence.other_rows,
             evidence,
             verdict: side.verdict,
             effect: side.effect,
@@ -304,7 +305,6 @@ impl RemedyInputs<'_> {
             slower: side.slower,
             suspected: side.suspected,
             errors: side.errors,
-            other_rows: side.other_rows,
             proof: self.request.output.join(PROOF).display().to_string(),
         };
         Ok((proof, comparison))
@@ -312,13 +312,13 @@ impl RemedyInputs<'_> {
 }
 
 /// Returns what the replays with all remedies show of a statement.
-fn status(regression: &UpgradeRegression, side: &ProofSideReport) -> RemedyStatus {
+fn status(regression: &UpgradeRegression, side: &ProofSideReport, other_rows: u64) -> RemedyStatus {
     let mut slower = side.slower.iter().chain(&side.suspected);
     let is_slower = slower.any(|one| one.fingerprint.to_string() == regression.fingerprint);
     match side.blocks {
         0 if regression.remedy.is_some() => RemedyStatus::Screened,
         0 => RemedyStatus::NotFound,
-        _ => replayed_status(regression, is_slower, side.other_rows > 0),
+        _ => replayed_status(regression, is_slower, other_rows > 0),
     }
 }
 
@@ -420,6 +420,7 @@ mod tests {
             new_work: work(110.0),
             remedied_work: work(100.0),
             note: None,
+            sample_dependence: None,
             remedy: Some(RegressionRemedy {
                 kind: RemedyKind::Setting,
                 cause: String::new(),

@@ -16,6 +16,7 @@ mod candidates;
 mod plan_advice;
 mod planning_state;
 mod result;
+mod sample_dependence;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -43,9 +44,10 @@ use answers::compare_answers;
 use candidates::{Candidate, SlowStatement, candidates};
 use planning_state::{PlanningState, read_settings};
 pub use result::{
-    MeasuredFactor, RegressionRemedy, RegressionSign, RemedyKind, RemedyStatus, TrialWork,
-    TriedRemedy, UpgradeRegression,
+    MeasuredFactor, RegressionRemedy, RegressionSign, RemedyKind, RemedyStatus, SampleDependence,
+    TrialWork, TriedRemedy, UpgradeRegression,
 };
+use sample_dependence::{describe, examine_samples};
 pub(crate) use trial::has_more_blocks;
 use trial::{
     Baseline, Effect, MeasuredSets, effect, is_risk_only, is_worse, may_be_worse, measure,
@@ -202,6 +204,7 @@ fn regression(
         new_work: None,
         remedied_work: None,
         note,
+        sample_dependence: None,
         remedy: None,
         status: RemedyStatus::NotFound,
         tried: Vec::new(),
@@ -309,7 +312,8 @@ impl Servers<'_> {
     ) -> Result<Vec<UpgradeRegression>, String> {
         let mut found = Vec::new();
         found.extend(self.compare_work(states, text, sets, sign)?);
-        if text.class == StatementClass::Select {
+        // Rows of catalogues, and values such as `ctid` and `version()`, differ between any two servers.
+        if text.class == StatementClass::Select && compare::server_dependence(&text.sql).is_none() {
             let connections = (&mut self.old.connection, &mut self.new.connection);
             // A query that cannot be embedded in another one, such as with FOR UPDATE of a view, is not compared.
             let compared = compare_answers(connections, states, sets);
@@ -365,6 +369,9 @@ impl Servers<'_> {
         if let Some(trial) = self.try_candidates(states, &baseline, &mut found) {
             self.trials.insert(text.fingerprint, trial);
         }
+        if found.remedy.is_none() {
+            self.examine_samples(states, &baseline, &mut found);
+        }
         let is_risk = sign == RegressionSign::Work && is_risk_only(old_work, new_work);
         if found.remedy.is_none() && is_risk {
             self.risks.push(format!(
@@ -382,6 +389,29 @@ impl Servers<'_> {
             found.note = Some(note.to_owned());
         }
         Ok(Some(found))
+    }
+
+    /// Notes whether the plan of a statement without a remedy depends on the sample of `ANALYZE`.
+    fn examine_samples(
+        &mut self,
+        (old, new): (&PlanningState, &PlanningState),
+        baseline: &Baseline<'_>,
+        found: &mut UpgradeRegression,
+    ) {
+        let connections = [&mut self.old.connection, &mut self.new.connection];
+        match examine_samples(connections, [old, new], baseline) {
+            Ok(Some((dependence, tables))) => {
+                found.note = Some(describe(&dependence, &tables));
+                found.sample_dependence = Some(dependence);
+            }
+            Ok(None) => {}
+            Err(reason) => {
+                let note = format!(
+                    "Whether its plan depends on the sample of ANALYZE is not known: {reason}."
+                );
+                found.note.get_or_insert(note);
+            }
+        }
     }
 
     /// Returns how the traffic plans a statement.

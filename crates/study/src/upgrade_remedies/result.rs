@@ -107,6 +107,17 @@ pub struct MeasuredFactor {
     pub high: Option<f64>,
 }
 
+/// Plan that depends on the sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SampleDependence {
+    /// Number of new samples on each server.
+    pub samples: u32,
+    /// Number of those with which the old server chose the plan of the new one.
+    pub old_with_new_plan: u32,
+    /// Number of those with which the new server chose the plan of the old one.
+    pub new_with_old_plan: u32,
+}
+
 /// Statement that is worse on the new version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UpgradeRegression {
@@ -128,6 +139,8 @@ pub struct UpgradeRegression {
     pub remedied_work: Option<TrialWork>,
     /// Cause without a remedy, or the reason why it was not executed.
     pub note: Option<String>,
+    /// Dependence of the plan on the sample of `ANALYZE`; `null` if there is none, or a remedy was found.
+    pub sample_dependence: Option<SampleDependence>,
     /// Remedy.
     pub remedy: Option<RegressionRemedy>,
     /// Proof of the remedy.

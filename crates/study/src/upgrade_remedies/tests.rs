@@ -152,3 +152,51 @@ fn search_finds_the_remedy_of_each_difference_and_leaves_nothing() {
         }
     }
 }
+
+/// Rows that are equal in three columns. Statistics from before they differed estimate many, those from after it few.
+const ONES: &str = "CREATE TABLE other (id int PRIMARY KEY, pad text);
+    INSERT INTO other SELECT i, repeat('x', 100) FROM generate_series(1, 20000) i;
+    CREATE TABLE facts (id int, x int, y int, z int, pad text);
+    INSERT INTO facts SELECT i, 1, 1, 1, repeat('x', 100) FROM generate_series(1, 20000) i;
+    ANALYZE; UPDATE facts SET x = id % 10, y = id % 10, z = id % 10;";
+
+#[test]
+fn plan_that_the_old_server_also_chooses_with_new_statistics_depends_on_the_sample() {
+    const VARIABLE: &str = "REHEARSE_TEST_UPGRADES";
+    if !test_support::is_set(VARIABLE) {
+        test_support::report_skipped(&format!("takes 10 seconds, {VARIABLE}=1"));
+        return;
+    }
+    let settings = [("autovacuum", "off"), ("jit", "off")];
+    let server = || test_support::server().settings(&settings).start();
+    let ((_old, old), (_new, new)) = (server(), server());
+    let directory = tempfile::tempdir().unwrap();
+    let targets = [(&old, "SELECT 1"), (&new, "ANALYZE")].map(|(endpoint, change)| {
+        let target = Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
+        for sql in [ONES, "VACUUM FULL facts", change] {
+            let script = crate::ChangeScript::new("test", sql).unwrap();
+            script.apply(&target).unwrap();
+        }
+        target
+    });
+    let workload = workload(&directory.path().join("w"), "postgres", EQUAL);
+    let texts = workload.statements().unwrap();
+    let slower = texts.map(|text| (text.unwrap().fingerprint, RegressionSign::Slower));
+    let search = RemedySearch {
+        old: &targets[0],
+        new: &targets[1],
+        captured: "postgres",
+        named: "postgres",
+        slower: &slower.collect(),
+        limit: Duration::from_secs(120),
+        interrupt: &Interrupt::default(),
+    };
+    let found = search_remedies(&search, &workload).unwrap();
+    let [one] = &found.regressions[..] else {
+        panic!("{found:#?}");
+    };
+    let dependence = one.sample_dependence.unwrap_or_else(|| panic!("{one:#?}"));
+    assert_eq!(dependence.old_with_new_plan, dependence.samples, "{one:#?}");
+    let note = one.note.as_deref().unwrap_or_default();
+    assert!(note.contains("public.facts, public.other"), "{note}");
+}

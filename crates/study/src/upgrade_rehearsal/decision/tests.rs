@@ -5,7 +5,13 @@ use super::*;
 use crate::plan_check::{CheckedSide, Coverage, PlanCheck, PlannerSource};
 use crate::upgrade_inspect::{UncheckedPart, UpgradeFinding, UpgradeMethod, UpgradeObject};
 use crate::upgrade_rehearsal::{DataComparison, DifferingTable, RemedyProof, UpgradeCoverage};
-use crate::upgrade_remedies::{RegressionRemedy, RemedyKind, UpgradeRegression};
+use crate::upgrade_remedies::{
+    RegressionRemedy, RemedyKind, SampleDependence, TrialWork, UpgradeRegression,
+};
+
+fn decide(report: &UpgradeReport) -> (UpgradeDecision, Vec<String>) {
+    super::decide(report, None)
+}
 
 /// Change of a report.
 type Alteration<'a> = &'a dyn Fn(&mut UpgradeReport);
@@ -156,6 +162,7 @@ fn regression(sign: RegressionSign, status: RemedyStatus) -> UpgradeRegression {
         new_work: None,
         remedied_work: None,
         note: None,
+        sample_dependence: None,
         remedy: has_remedy.then(|| RegressionRemedy {
             kind: RemedyKind::Analyze,
             cause: String::new(),
@@ -301,7 +308,11 @@ fn equal_blocks_decide_only_with_equal_processor_time_or_without_a_doubling() {
 
 #[test]
 fn workload_that_was_not_rehearsed_or_not_compared_is_undecided() {
-    let unclear: [(&str, Alteration<'_>); 8] = [
+    let unclear: [(&str, Alteration<'_>); 9] = [
+        ("select ctid from t (ctid)", &|report| {
+            let unknown = &mut report.evidence.rows_of_unknown_reason;
+            unknown.push("select ctid from t (ctid)".to_owned());
+        }),
         ("89 % of the workload's statements", &|report| {
             report.coverage.as_mut().unwrap().rehearsed = 1;
         }),
@@ -374,5 +385,74 @@ fn missing_table_or_database_of_the_upgraded_server_is_a_no_go_that_names_it() {
         assert_eq!(decided, decision, "{check:?}");
         let is_named = reasons.iter().any(|reason| reason.contains("one, two"));
         assert_eq!(is_named, decision == UpgradeDecision::NoGo, "{reasons:?}");
+    }
+}
+
+#[test]
+fn times_on_unequal_hosts_are_undecided_and_other_reasons_stay_a_no_go() {
+    let decided = |report: &UpgradeReport| super::decide(report, Some("unequal hosts"));
+    let lost = report(Some(Verdict::Lost));
+    assert_eq!(decide(&lost).0, UpgradeDecision::NoGo);
+    let (decision, reasons) = decided(&lost);
+    assert_eq!(decision, UpgradeDecision::Undecided);
+    assert_eq!(reasons[0], "unequal hosts");
+    assert!(reasons[1].contains("slower"), "{reasons:?}");
+    assert_eq!(
+        decided(&report(Some(Verdict::Same))).0,
+        UpgradeDecision::Undecided
+    );
+    let mut other_rows = lost.clone();
+    other_rows.other_rows = 1;
+    assert_eq!(decided(&other_rows).0, UpgradeDecision::NoGo);
+    let work = |blocks| Some(TrialWork { ms: 9.0, blocks });
+    for (blocks, decision) in [
+        (100.0, UpgradeDecision::Undecided),
+        (900.0, UpgradeDecision::NoGo),
+    ] {
+        let mut worse = report(Some(Verdict::Same));
+        let mut one = regression(RegressionSign::Work, RemedyStatus::NotFound);
+        (one.old_work, one.new_work) = (work(100.0), work(blocks));
+        worse.regressions = vec![one];
+        assert_eq!(decided(&worse).0, decision, "{blocks}");
+        assert_eq!(decide(&worse).0, UpgradeDecision::NoGo, "{blocks}");
+    }
+}
+
+#[test]
+fn finding_without_the_remedies_that_the_replays_with_them_do_not_judge_is_undecided() {
+    let mut remedied = report(Some(Verdict::Lost));
+    remedied.regressions = vec![regression(RegressionSign::Slower, RemedyStatus::Proved)];
+    remedied.remedied = Some(proof(Verdict::Same, 0));
+    assert_eq!(decide(&remedied).0, UpgradeDecision::GoWithRemedies);
+    remedied.other_rows = 1;
+    let (decision, reasons) = decide(&remedied);
+    assert_eq!(decision, UpgradeDecision::Undecided);
+    assert!(reasons[0].contains("without the remedies"), "{reasons:?}");
+    let other = regression(RegressionSign::OtherRows, RemedyStatus::Proved);
+    remedied.regressions.push(other);
+    assert_eq!(decide(&remedied).0, UpgradeDecision::GoWithRemedies);
+}
+
+#[test]
+fn plan_that_depends_on_the_sample_of_analyze_is_undecided_and_another_one_a_no_go() {
+    for (dependence, decision) in [
+        (
+            Some(SampleDependence {
+                samples: 5,
+                old_with_new_plan: 1,
+                new_with_old_plan: 0,
+            }),
+            UpgradeDecision::Undecided,
+        ),
+        (None, UpgradeDecision::NoGo),
+    ] {
+        let mut worse = report(Some(Verdict::Same));
+        let mut one = regression(RegressionSign::Work, RemedyStatus::NotFound);
+        one.sample_dependence = dependence;
+        worse.regressions = vec![one];
+        let (decided, reasons) = decide(&worse);
+        assert_eq!(decided, decision, "{reasons:?}");
+        let is_named = reasons.iter().any(|one| one.contains("ANALYZE"));
+        assert_eq!(is_named, dependence.is_some(), "{reasons:?}");
     }
 }

@@ -33,6 +33,7 @@ pub(super) fn reasons(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<Stri
             "{number} statements look slower, and chance could not be ruled out; give more time with --within."
         )),
     }
+    reasons.extend(sampled_plans(report));
     let screened = report.regressions.iter();
     let screened = screened.filter(|one| one.status == RemedyStatus::Screened);
     if screened.count() > 0 {
@@ -50,6 +51,21 @@ pub(super) fn reasons(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<Stri
         )),
     }
     reasons
+}
+
+/// Counts the statements whose worse plan depends on the sample of `ANALYZE`.
+fn sampled_plans(report: &UpgradeReport) -> Option<String> {
+    let all = report.regressions.iter();
+    let sampled = all.filter(|one| one.sample_dependence.is_some());
+    let (subject, rest) = match sampled.count() {
+        0 => return None,
+        1 => ("1 statement is".to_owned(), "its plan depends"),
+        number => (format!("{number} statements are"), "their plans depend"),
+    };
+    Some(format!(
+        "{subject} worse, but {rest} on the sample of ANALYZE on both versions, so that the upgrade need not be the cause. \
+         Collect larger statistics of the tables on both servers, as listed below, and rehearse again."
+    ))
 }
 
 /// Describes changed plans with a known risk, or that plans were not compared.
@@ -145,6 +161,21 @@ fn answers(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<String> {
             "The answers of {} of {} statements differ between runs of one version, so that they could not be compared.",
             evidence.unsteady,
             evidence.statements()
+        ));
+    }
+    let unknown = &evidence.rows_of_unknown_reason;
+    if let Some(first) = unknown.first() {
+        let (number, verb) = match unknown.len() {
+            1 => ("1 statement".to_owned(), "returns"),
+            number => (format!("{number} statements"), "return"),
+        };
+        reasons.push(format!(
+            "{number} {verb} other rows, perhaps only since a value is one of the server (in brackets); compare the rows on \
+             both servers by hand: {first}{}",
+            match unknown.len() {
+                1 => "",
+                _ => ", and others; see the JSON file",
+            }
         ));
     }
     if evidence.inconclusive == Some(InconclusiveReason::RowsOfAnotherMoment) {
