@@ -34,8 +34,8 @@ pub mod upgrade_inspect_markdown;
 mod view;
 
 pub use html::{
-    case_page, compare_page, inspect_page, live_page, proof_page, shadow_page, sweep_page,
-    upgrade_page,
+    case_page, compare_page, inspect_page, live_page, plans_page, proof_page, shadow_page,
+    sweep_page, upgrade_page,
 };
 pub use json::{Document, escape_json, to_document, to_json, to_json_line};
 pub use text::line::{message_lines, one_line, safe_text};

@@ -5,7 +5,7 @@ use study::plan_check::{CheckedStatement, PlanCheck, PlanVerdict};
 use crate::compare_markdown::{Page, code, escape};
 use crate::text::line::one_line;
 use crate::text::plans_check_text::{
-    UNSTABLE_TITLE, coverage, described_pairs, heading, limitation_texts, statement_risks,
+    UNSTABLE_TITLE, coverage, heading, limitation_texts, plan_changes, statement_risks,
     unstable_statements,
 };
 use crate::text::units::count;
@@ -73,13 +73,13 @@ pub fn render_markdown(check: &PlanCheck) -> String {
 }
 
 fn row(statement: &CheckedStatement) -> String {
-    let changes: Vec<String> = described_pairs(statement)
-        .into_iter()
-        .map(|(values, text)| {
+    let changes: Vec<String> = plan_changes(statement)
+        .iter()
+        .map(|change| {
             format!(
                 "{}: {}",
-                escape(&values),
-                escape(&one_line(&text, CHANGE_MAX))
+                escape(&change.values),
+                escape(&one_line(&change.text, CHANGE_MAX))
             )
         })
         .collect();

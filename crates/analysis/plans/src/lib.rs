@@ -9,6 +9,7 @@ mod account;
 mod actual;
 mod align;
 mod change;
+mod lasting_shape;
 mod measured;
 mod node;
 mod read;

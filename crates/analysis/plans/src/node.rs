@@ -229,7 +229,21 @@ impl PlanNode {
 
     /// Returns its name without the relation.
     pub fn name(&self) -> String {
-        let kind = match (self.kind.as_str(), self.strategy.as_deref()) {
+        let mut name = String::new();
+        if self.parallel {
+            name.push_str("Parallel ");
+        }
+        if let Some(partial) = &self.partial {
+            name.push_str(partial);
+            name.push(' ');
+        }
+        name.push_str(&self.method());
+        name
+    }
+
+    /// Returns its name without the relation and without its part in a parallel plan.
+    pub(super) fn method(&self) -> String {
+        let mut name = match (self.kind.as_str(), self.strategy.as_deref()) {
             ("ModifyTable", _) => self.operation.clone().unwrap_or_else(|| self.kind.clone()),
             ("Aggregate", Some("Sorted")) => "GroupAggregate".to_owned(),
             ("Aggregate", Some("Hashed")) => "HashAggregate".to_owned(),
@@ -244,15 +258,6 @@ impl PlanNode {
                 (Some(join), Some(method)) => format!("{method} {join} Join"),
             },
         };
-        let mut name = String::new();
-        if self.parallel {
-            name.push_str("Parallel ");
-        }
-        if let Some(partial) = &self.partial {
-            name.push_str(partial);
-            name.push(' ');
-        }
-        name.push_str(&kind);
         if self.backward {
             name.push_str(" Backward");
         }
@@ -281,7 +286,7 @@ impl PlanNode {
 }
 
 /// Fowler-Noll-Vo hash 1a of 64 bits: small, and equal on every machine.
-struct Fnv(u64);
+pub(super) struct Fnv(pub(super) u64);
 
 impl Default for Fnv {
     fn default() -> Self {
@@ -296,12 +301,12 @@ impl Fnv {
         }
     }
 
-    fn text(&mut self, text: &str) {
+    pub(super) fn text(&mut self, text: &str) {
         self.number(text.len() as u64);
         self.bytes(text.as_bytes());
     }
 
-    fn number(&mut self, number: u64) {
+    pub(super) fn number(&mut self, number: u64) {
         self.bytes(&number.to_le_bytes());
     }
 }

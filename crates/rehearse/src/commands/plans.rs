@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use replay::Target;
-use report::output_file::{self, PLANS_MARKDOWN};
-use report::{plans_check_text, plans_markdown, to_document};
+use report::output_file::{self, PAGE, PLANS_MARKDOWN};
+use report::{plans_check_text, plans_markdown, plans_page, to_document};
 use study::plan_check::{PlanCheckRequest, SideRequest, check_plans};
 use study::plan_export::export_planner;
 use study::{ChangeScript, Failure, keys};
@@ -52,7 +52,9 @@ fn check(options: &PlansCheck) -> Result<ExitStatus, Failure> {
         )));
     }
     let (before, after) = sides(options)?;
+    let page = options.html.as_deref().map(|path| (PAGE, path));
     let markdown = options.markdown.as_deref().filter(|_| !is_markdown);
+    let markdown = markdown.map(|path| (PLANS_MARKDOWN, path));
     let request = PlanCheckRequest {
         planner: &options.planner,
         before,
@@ -64,13 +66,15 @@ fn check(options: &PlansCheck) -> Result<ExitStatus, Failure> {
     };
     let workload = keys::open_workload(&options.workload)?;
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
+    let files: Vec<_> = page.into_iter().chain(markdown).collect();
+    let outputs = output_file::begin(&files)?;
     let result = check_plans(&request, &workload, &interrupt)?;
-    if let Some(path) = markdown {
-        output_file::write(
-            PLANS_MARKDOWN,
-            path,
-            &plans_markdown::render_markdown(&result),
-        )?;
+    for output in outputs {
+        let content = match output.form() {
+            PAGE => plans_page::render_html(&result),
+            _ => plans_markdown::render_markdown(&result),
+        };
+        output.finish(&content)?;
     }
     terminal::say(&match (options.json, is_markdown) {
         (true, _) => to_document(&result),

@@ -70,6 +70,9 @@ pub struct PlansCheck {
     /// Print JSON, as `rehearse schema plans-check` describes it.
     #[arg(long)]
     pub json: bool,
+    /// Write a page with both plans of each changed statement.
+    #[arg(long, value_name = "FILE.html")]
+    pub html: Option<PathBuf>,
     /// Write GitHub-flavoured Markdown for a pull request comment; `-` prints it instead of the
     /// text.
     #[arg(long, value_name = "FILE")]

@@ -98,12 +98,15 @@ fn plans_check_finds_what_a_migration_and_a_setting_change_and_nothing_else() {
     )
     .unwrap();
     let fail = ["--fail-on", "sequential-scan", "--fail-on", "lost-pruning"];
+    let page = directory.path().join("plans.html").display().to_string();
     let (code, found) = check(
         &workload,
         &planner,
-        &[&["--change", &migration], &fail[..]].concat(),
+        &[&["--change", &migration, "--html", &page], &fail[..]].concat(),
     );
     assert_eq!(code, Some(1), "{found}");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("Seq Scan on items"), "{page}");
     assert_eq!(verdict(&found, "where kind"), "changed");
     // Without its index no statistics bring the plan back.
     let all = found["statements"].as_array().unwrap();

@@ -17,6 +17,8 @@ mod frame;
 pub mod inspect_page;
 mod interval;
 pub mod live_page;
+mod plan_steps;
+pub mod plans_page;
 pub mod proof_page;
 pub mod shadow_page;
 mod status;

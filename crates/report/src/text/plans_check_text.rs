@@ -148,12 +148,8 @@ pub(crate) fn coverage(coverage: &Coverage) -> String {
     text
 }
 
-fn changed_statement(
-    number: usize,
-    statement: &CheckedStatement,
-    coverage: &Coverage,
-    style: TextStyle,
-) -> Vec<String> {
+/// Returns the number of executions of a statement, and their share of the captured time.
+pub(crate) fn share_text(statement: &CheckedStatement, coverage: &Coverage) -> String {
     let share = match coverage.captured_us {
         0 => String::new(),
         all => format!(
@@ -162,17 +158,25 @@ fn changed_statement(
             percent(statement.captured_us as f64, all as f64)
         ),
     };
+    format!("{}{share}", counted(statement.executions, "execution"))
+}
+
+fn changed_statement(
+    number: usize,
+    statement: &CheckedStatement,
+    coverage: &Coverage,
+    style: TextStyle,
+) -> Vec<String> {
     let width = readable(style.columns());
     let mut lines = vec![format!(
         "{number}. {}",
         one_line(&statement.sql, width.saturating_sub(4))
     )];
-    lines.push(style.paint(
-        Tone::Aside,
-        &format!("   {}{share}", counted(statement.executions, "execution")),
-    ));
-    for (values, text) in described_pairs(statement) {
-        lines.extend(wrapped(&format!("{values}: {text}"), "   ", "     ", width));
+    let share = format!("   {}", share_text(statement, coverage));
+    lines.push(style.paint(Tone::Aside, &share));
+    for change in plan_changes(statement) {
+        let text = format!("{}: {}", change.values, change.text);
+        lines.extend(wrapped(&text, "   ", "     ", width));
     }
     for risk in statement_risks(statement) {
         lines.push(style.paint(Tone::Bad, &format!("   ! {risk}")));
@@ -180,13 +184,23 @@ fn changed_statement(
     lines
 }
 
-/// Returns the values and the change of plans that differ; equal changes once.
-pub(crate) fn described_pairs(statement: &CheckedStatement) -> Vec<(String, String)> {
+/// Change of a statement's plan that is the same for some values.
+pub(crate) struct ChangeOfPlan<'c> {
+    /// Values, in words.
+    pub(crate) values: String,
+    /// Change, in words.
+    pub(crate) text: String,
+    /// Plans for the first of the values.
+    pub(crate) pair: &'c PlanPair,
+}
+
+/// Returns the changes of plans that differ; equal ones once.
+pub(crate) fn plan_changes(statement: &CheckedStatement) -> Vec<ChangeOfPlan<'_>> {
     let captured = statement.plans.iter();
     let sets = captured
         .filter(|pair| pair.values != PlanValues::Generic)
         .count();
-    let mut described: Vec<(Vec<String>, String)> = Vec::new();
+    let mut changes: Vec<ChangeOfPlan<'_>> = Vec::new();
     for (number, pair) in (1..).zip(&statement.plans) {
         if pair.verdict() == PlanVerdict::Same {
             continue;
@@ -197,14 +211,12 @@ pub(crate) fn described_pairs(statement: &CheckedStatement) -> Vec<(String, Stri
             PlanValues::Captured { .. } => format!("values {number} of {sets}"),
         };
         let text = describe(pair);
-        match described.iter_mut().find(|(_, known)| *known == text) {
-            Some((all, _)) => all.push(values),
-            None => described.push((vec![values], text)),
+        match changes.iter_mut().find(|known| known.text == text) {
+            Some(known) => known.values.push_str(&format!(", {values}")),
+            None => changes.push(ChangeOfPlan { values, text, pair }),
         }
     }
-    let all = described.into_iter();
-    all.map(|(values, text)| (values.join(", "), text))
-        .collect()
+    changes
 }
 
 fn describe(pair: &PlanPair) -> String {
@@ -280,7 +292,8 @@ fn risk_text(risk: &PlanRisk) -> String {
     }
 }
 
-fn conditions(check: &PlanCheck) -> Vec<String> {
+/// Returns whether each condition holds, in words.
+pub(crate) fn conditions(check: &PlanCheck) -> Vec<String> {
     let all = check.conditions.iter();
     all.map(|condition| match condition.holds {
         true => format!(

@@ -2,16 +2,14 @@
 
 use compare::ErrorChange;
 use compare::proof::Effect;
-use plans::StatementPlans;
 use sql::Fingerprint;
-use study::plan_check::{CheckedStatement, PlanVerdict};
+use study::plan_check::CheckedStatement;
 use study::upgrade_rehearsal::{
     RehearsalMethod, UpgradeCoverage, UpgradeDecision, UpgradeRemedy, UpgradeReport,
 };
 
 use crate::text::line::{one_line, wrapped};
-use crate::text::plan_text;
-use crate::text::plans_check_text::{described_pairs, heading as plans_heading};
+use crate::text::plans_check_text::{heading as plans_heading, plan_changes};
 use crate::text::proof_text::{statement_text, with_interval};
 use crate::text::style::{TextStyle, Tone, readable};
 use crate::text::units::{count, counted, percent};
@@ -324,28 +322,20 @@ pub(crate) fn plan_change(report: &UpgradeReport, fingerprint: Fingerprint) -> O
     first_change(known)
 }
 
-/// Describes the first plan of a statement that changed.
+/// Describes the first plan of a statement that changed, and whether it changes with perturbed statistics, too.
 pub(crate) fn first_change(statement: &CheckedStatement) -> Option<String> {
-    let first = described_pairs(statement).into_iter().next()?;
-    Some(first.1)
+    let first = plan_changes(statement).into_iter().next()?;
+    Some(first.text)
 }
 
 /// Describes the statements whose plan changed.
 pub(crate) fn changed_plans(report: &UpgradeReport) -> Vec<(String, String)> {
     let statements = report.plans.iter().flat_map(|plans| &plans.statements);
-    let changed = statements.filter(|one| one.verdict != PlanVerdict::Same);
-    changed
-        .map(|one| {
-            let pairs = one.plans.iter().map(|pair| &pair.plans);
-            let text = pairs
-                .map(|plans: &StatementPlans| plan_text::line(plans))
-                .next();
-            (
-                one_line(&one.sql, 2_000),
-                one_line(&text.unwrap_or_default(), 600),
-            )
-        })
-        .collect()
+    let changed = statements.filter_map(|one| {
+        let change = first_change(one)?;
+        Some((one_line(&one.sql, 2_000), one_line(&change, 800)))
+    });
+    changed.collect()
 }
 
 /// Describes an error.

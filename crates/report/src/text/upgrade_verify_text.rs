@@ -48,6 +48,7 @@ pub fn render_text(result: &UpgradeVerification, style: &TextStyle) -> String {
     };
     list("Remedies of the rehearsal:", remedies(result));
     list("Plans that differ:", plans(result));
+    list("Plans not compared:", uncompared(result));
     let judged = |wanted: TimeJudgement| {
         let all = result.statements.iter();
         all.filter(move |one| one.judgement == wanted)
@@ -55,6 +56,10 @@ pub fn render_text(result: &UpgradeVerification, style: &TextStyle) -> String {
     list(
         "Slower than expected:",
         judged(TimeJudgement::Slower).map(time_text).collect(),
+    );
+    list(
+        "Longer than expected, chance not ruled out:",
+        judged(TimeJudgement::Unclear).map(time_text).collect(),
     );
     list(
         "Times as expected:",
@@ -106,14 +111,33 @@ fn plans(result: &UpgradeVerification) -> Vec<String> {
     .collect()
 }
 
+fn uncompared(result: &UpgradeVerification) -> Vec<String> {
+    let all = result.uncompared_plans.iter();
+    all.map(|one| {
+        format!(
+            "{}: {}",
+            counted(one.plans, "plan"),
+            one_line(&one.reason, TEXT_MAX)
+        )
+    })
+    .collect()
+}
+
 fn time_text(one: &VerifiedStatement) -> String {
     let ms = |us: f64| format!("{:.3} ms", us / 1e3);
     let expected = one.expected_us.map_or_else(String::new, |us| {
         let limit = one.limit_us.map_or_else(String::new, ms);
         format!(" (expected {}, at most {limit})", ms(us))
     });
+    let chance = one.p_value.filter(|_| {
+        matches!(
+            one.judgement,
+            TimeJudgement::Slower | TimeJudgement::Unclear
+        )
+    });
+    let chance = chance.map_or_else(String::new, |p| format!(", p = {p:.2e}"));
     format!(
-        "{}{expected}, {}: {}",
+        "{}{expected}{chance}, {}: {}",
         ms(one.mean_us),
         counted(one.calls, "call"),
         one_line(&one.sql, TEXT_MAX)

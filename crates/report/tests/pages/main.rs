@@ -7,6 +7,7 @@ mod compare;
 mod flame;
 mod harness;
 mod inspect;
+mod plans;
 mod shop_runs;
 mod sweep;
 #[path = "../synthetic/mod.rs"]

@@ -80,6 +80,12 @@ impl<'a> TrialConnection<'a> {
         &self.session.owner
     }
 
+    /// Returns the role that executes statements.
+    pub(crate) fn role(&self) -> &str {
+        let role = self.session.role.as_deref();
+        role.unwrap_or(&self.session.owner.user)
+    }
+
     /// Returns the server's version (`server_version_num`).
     ///
     /// # Errors

@@ -59,7 +59,7 @@ pub(crate) fn apply_role_settings(
         .map_err(|error| error.message)?
         .is_empty()
     {
-        return Err(format!("the sandbox has no role {role}"));
+        return Err(format!("the server has no role {role}"));
     }
     let settings = format!(
         "SELECT pg_catalog.set_config(own.name, own.value, false) FROM (\

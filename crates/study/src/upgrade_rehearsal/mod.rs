@@ -67,6 +67,9 @@ const BLOCKS_MAX: u32 = 16;
 /// Runs of the old version before the first block.
 const NOISE_RUNS: u32 = 3;
 
+/// Perturbed copies of the statistics, which tell whether a change of a plan is stable.
+const PERTURBED_COPIES: u32 = 4;
+
 /// Servers that the workload is replayed on.
 pub enum RehearsalServers {
     /// Private servers, filled from a dump of the old server.
@@ -341,7 +344,7 @@ fn compare_plans(
         },
         find: request.find,
         literals: request.literals,
-        perturbed_copies: 0,
+        perturbed_copies: PERTURBED_COPIES,
         conditions: &[],
     };
     check_plans(&check, whole, interrupt)

@@ -36,7 +36,7 @@ use crate::upgrade_remedies::{
     ExpectedPlans, MeasuredFactor, RegressionSign, RemedyKind, RemedySearch, RemedySearchResult,
     RemedyStatus, UpgradeRegression, has_more_blocks, remedy_script, search_remedies,
 };
-use crate::upgrade_verify::UpgradeExpectations;
+use crate::upgrade_verify::{KnownFindings, UpgradeExpectations, inspect_alone};
 
 /// Share of the time for the replays of both versions.
 const REPLAYS_SHARE: f64 = 0.6;
@@ -144,10 +144,24 @@ impl RemedyInputs<'_> {
             rehearsed.as_ref(),
             &searched.plans,
             &searched.regressions,
-        )
+            self.known_findings()?,
+        )?
         .write(self.request.output)?;
         found.regressions = searched.regressions;
         Ok(found)
+    }
+
+    /// Returns what was to be mended on the old server.
+    fn known_findings(&self) -> Result<KnownFindings, Failure> {
+        let old = match &self.request.servers {
+            RehearsalServers::Own(own) => {
+                let [old, _] = own_servers::catalogues(self.request, own);
+                old
+            }
+            RehearsalServers::Private { .. } => self.request.from.clone(),
+        };
+        let inspection = inspect_alone(&old, self.request.find, self.interrupt)?;
+        Ok(KnownFindings::new(&inspection))
     }
 
     /// Searches the remedies, or reads the result of the search before.

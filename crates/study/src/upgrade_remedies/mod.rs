@@ -99,7 +99,9 @@ pub(crate) struct ExpectedPlans {
 pub(crate) struct ExpectedPlan {
     /// Session and sequence of the execution in the workload.
     pub(crate) execution: (u64, u64),
-    /// Hash of its operations.
+    /// Role of its session; `None` if the capture does not know it.
+    pub(crate) role: Option<String>,
+    /// Hash of its operations ([`Plan::lasting_shape`]).
     pub(crate) shape: String,
     /// Its scans and joins.
     pub(crate) summary: String,
@@ -512,7 +514,8 @@ impl Servers<'_> {
             let plan = side.connection.plan(example, PlanningMode::Custom).ok()?;
             Some(ExpectedPlan {
                 execution: (example.session, example.sequence),
-                shape: plan.shape().to_string(),
+                role: (!example.user.is_empty()).then(|| side.connection.role().to_owned()),
+                shape: plan.lasting_shape().to_string(),
                 summary: summary(&plan),
             })
         });

@@ -167,16 +167,13 @@ impl PlanningState {
                  WHERE d.datname = current_database()) x"
             ),
         )?;
-        let statistics = match version {
-            VERSION_12.. => rows(connection, STATISTICS)?,
-            _ => Vec::new(),
-        };
+        let (statistics, indexes) = read_definitions(connection, version)?;
         Ok(PlanningState {
             database: connection.login().database.to_string(),
             settings: read_settings(connection)?,
             tables: rows(connection, TABLES)?,
             statistics,
-            indexes: rows(connection, INDEXES)?,
+            indexes,
             collation: collation.into_iter().next().unwrap_or_default(),
             has_plan_advice: connection.query("LOAD 'pg_plan_advice'").is_ok(),
         })
@@ -191,6 +188,25 @@ impl PlanningState {
     pub(super) fn table(&self, name: &str) -> Option<&TableState> {
         self.tables.iter().find(|one| one.name == name)
     }
+}
+
+/// Reads extended statistics and indexes. In a search path of a session, the server would print names without their schema.
+fn read_definitions(
+    connection: &mut TrialConnection<'_>,
+    version: u32,
+) -> Result<(Vec<StatisticsState>, Vec<IndexState>), String> {
+    connection.begin()?;
+    let mut read = || {
+        connection.query("SET LOCAL search_path = pg_catalog")?;
+        let statistics = match version {
+            VERSION_12.. => rows(connection, STATISTICS)?,
+            _ => Vec::new(),
+        };
+        Ok((statistics, rows(connection, INDEXES)?))
+    };
+    let definitions = read();
+    connection.roll_back()?;
+    definitions
 }
 
 /// Reads the settings of the session, by name.

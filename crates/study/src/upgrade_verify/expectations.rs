@@ -5,8 +5,12 @@ use std::path::Path;
 
 use compare::Comparison;
 use serde::{Deserialize, Serialize};
+use sql::Fingerprint;
+use statistics::SampleMean;
 use workload::WorkloadReader;
 
+use super::captured_times::captured_times;
+use super::known_findings::KnownFindings;
 use crate::failure::Failure;
 use crate::upgrade_remedies::{ExpectedPlans, MeasuredFactor, RegressionRemedy, UpgradeRegression};
 
@@ -26,6 +30,8 @@ pub struct UpgradeExpectations {
     pub(crate) statements: Vec<ExpectedStatement>,
     /// Remedies of regressions, each once.
     pub(crate) remedies: Vec<RegressionRemedy>,
+    /// Findings of the old server, which are not new after the upgrade.
+    pub(crate) known: KnownFindings,
 }
 
 /// Expected time and plans of a statement.
@@ -33,8 +39,8 @@ pub struct UpgradeExpectations {
 pub(crate) struct ExpectedStatement {
     pub(crate) fingerprint: String,
     pub(crate) sql: String,
-    /// Mean time in the capture, in microseconds.
-    pub(crate) captured_us: Option<f64>,
+    /// Captured times in microseconds.
+    pub(crate) captured: Option<SampleMean>,
     /// Service time in the rehearsal, new / old.
     pub(crate) factor: Option<MeasuredFactor>,
     pub(crate) plans: Option<ExpectedPlans>,
@@ -42,12 +48,17 @@ pub(crate) struct ExpectedStatement {
 
 impl UpgradeExpectations {
     /// Collects the expectations. The comparison is that of the old version and of the new one with all remedies.
+    ///
+    /// # Errors
+    /// If the workload cannot be read.
     pub(crate) fn new(
         (workload, database): (&WorkloadReader, &str),
         rehearsed: Option<&Comparison>,
         plans: &[ExpectedPlans],
         regressions: &[UpgradeRegression],
-    ) -> Self {
+        known: KnownFindings,
+    ) -> Result<Self, Failure> {
+        let captured = captured_times(workload)?;
         let mut statements: HashMap<String, ExpectedStatement> = HashMap::new();
         for one in rehearsed.iter().flat_map(|one| &one.statements) {
             let fingerprint = one.fingerprint.to_string();
@@ -55,7 +66,7 @@ impl UpgradeExpectations {
             let expected = ExpectedStatement {
                 fingerprint: fingerprint.clone(),
                 sql: one.sql.clone().unwrap_or_default(),
-                captured_us: one.captured.as_ref().map(|one| one.mean_ns / 1e3),
+                captured: captured.get(&one.fingerprint).copied(),
                 factor: mean.map(|found| MeasuredFactor {
                     ratio: found.value,
                     low: found.interval.map(|interval| interval.low),
@@ -85,13 +96,14 @@ impl UpgradeExpectations {
         // A verification may begin in another directory.
         let path = std::path::absolute(workload.path());
         let path = path.unwrap_or_else(|_| workload.path().to_owned());
-        UpgradeExpectations {
+        Ok(UpgradeExpectations {
             workload: path.display().to_string(),
             workload_id: workload.id().to_owned(),
             database: database.to_owned(),
             statements,
             remedies,
-        }
+            known,
+        })
     }
 
     /// Writes the file into a rehearsal's directory.
@@ -117,5 +129,13 @@ impl UpgradeExpectations {
         })?;
         serde_json::from_str(&text)
             .map_err(|error| Failure::could_not(format!("{} is damaged: {error}", file.display())))
+    }
+}
+
+impl ExpectedStatement {
+    /// Returns the fingerprint as a number.
+    pub(super) fn fingerprint(&self) -> Option<Fingerprint> {
+        let number = u64::from_str_radix(&self.fingerprint, 16).ok()?;
+        Some(Fingerprint(number))
     }
 }

@@ -9,21 +9,23 @@
 //!
 //! The server is only read.
 
+mod captured_times;
 mod expectations;
+mod known_findings;
+mod plans;
 mod remedies;
 mod result;
+mod times;
 
-use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
-use connect::login::{Dialer, Login};
-use observe::{Example, ExplainSession, MonitorOptions};
-use plans::read_plan;
+use connect::login::Dialer;
+use observe::MonitorOptions;
 use replay::{LoginMap, Target};
 use run::RunReader;
-use sql::Fingerprint;
 use time_breakdown::observed::Observed;
+use workload::WorkloadReader;
 
 use crate::error::ExperimentError;
 use crate::failure::Failure;
@@ -31,23 +33,14 @@ use crate::interrupt::Interrupt;
 use crate::keys;
 use crate::observation::summarize_observations;
 use crate::observe_server::observe_server;
-use crate::upgrade_inspect::{
-    NewServer, UpgradeInspectRequest, UpgradeMethod, UpgradeSeverity, inspect_upgrade,
-};
-use crate::upgrade_remedies::summary;
-use expectations::ExpectedStatement;
+use crate::upgrade_inspect::UpgradeSeverity;
 pub use expectations::UpgradeExpectations;
+pub(crate) use known_findings::{KnownFindings, inspect_alone};
+use plans::{VerifiedPlans, verify_plans};
 pub use result::{
-    DifferingPlan, TimeJudgement, UpgradeVerification, VerificationVerdict, VerifiedRemedy,
-    VerifiedStatement,
+    DifferingPlan, TimeJudgement, UncomparedPlans, UpgradeVerification, VerificationVerdict,
+    VerifiedRemedy, VerifiedStatement,
 };
-
-/// Executions of a statement from which its mean is judged.
-const CALLS_MIN: u64 = 20;
-/// Factor above the expected interval from which a mean is longer. Another time of the day has other values.
-const TOLERANCE: f64 = 1.25;
-/// Difference that is none, in microseconds.
-const NOISE_US: f64 = 50.0;
 
 /// Parameters of a verification.
 pub struct UpgradeVerifyRequest<'a> {
@@ -74,22 +67,11 @@ pub fn verify_upgrade(
 ) -> Result<UpgradeVerification, Failure> {
     let expected = UpgradeExpectations::read(request.rehearsal)?;
     let target = request.target;
-    // A server is its own old side: what an upgrade forgets shows without the old one.
-    let inspection = inspect_upgrade(
-        &UpgradeInspectRequest {
-            from: target,
-            to: NewServer::Upgraded {
-                target,
-                major: None,
-            },
-            method: UpgradeMethod::PgUpgrade,
-            find: request.find,
-        },
-        interrupt,
-    )?;
+    let mut inspection = inspect_alone(target, request.find, interrupt)?;
+    let known = expected.known.remove_from(&mut inspection);
     let dialer = Dialer::new(target).map_err(ExperimentError::from)?;
     let login = LoginMap::default().login(target, "", "", "rehearse upgrade");
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = known.into_iter().collect();
     let mut connection = dialer.open_query_connection(&login).map_err(|error| {
         Failure::could_not(format!("cannot connect to {}: {error}", target.address()))
     })?;
@@ -97,24 +79,15 @@ pub fn verify_upgrade(
     drop(connection);
     let plans = expected.statements.iter().flat_map(|one| &one.plans);
     let plans_expected: u64 = plans.map(|one| one.plans.len() as u64).sum();
-    let (plans_checked, differing_plans) = match verify_plans(request, &expected, (&dialer, &login))
-    {
-        Ok((checked, differing, refused)) => {
-            notes.extend(refused.map(|message| {
-                format!(
-                    "the server does not plan some statements for the role of --target: {message}"
-                )
-            }));
-            (checked, differing)
-        }
-        Err(failure) => {
-            notes.push(format!("plans were not compared: {}", failure.message));
-            (0, Vec::new())
-        }
-    };
+    let planned = open_workload(request, &expected)
+        .and_then(|workload| verify_plans((target, &workload), &expected, interrupt));
+    let planned = planned.unwrap_or_else(|failure| {
+        notes.push(format!("plans were not compared: {}", failure.message));
+        VerifiedPlans::default()
+    });
     let (observed, observed_s) = observe(request, interrupt, progress)?;
     notes.extend(observed.notes.iter().map(|note| note.text.clone()));
-    let statements = verify_times(&expected, &observed);
+    let statements = times::verify_times(&expected, &observed);
     let mut result = UpgradeVerification {
         verdict: VerificationVerdict::AsRehearsed,
         reasons: Vec::new(),
@@ -123,8 +96,9 @@ pub fn verify_upgrade(
         observed_s,
         remedies,
         plans_expected,
-        plans_checked,
-        differing_plans,
+        plans_checked: planned.checked,
+        uncompared_plans: planned.uncompared(),
+        differing_plans: planned.differing,
         statements_expected: expected.statements.len() as u64,
         statements,
         inspection,
@@ -155,132 +129,19 @@ fn observe(
     Ok((summarize_observations(&run)?, observed_s))
 }
 
-/// Plans the values of the rehearsal. Returns the number of plans, those that differ, and the first message of a statement
-/// that the server does not plan.
-fn verify_plans(
+/// Opens the workload of the rehearsal.
+fn open_workload(
     request: &UpgradeVerifyRequest<'_>,
     expected: &UpgradeExpectations,
-    (dialer, login): (&Dialer, &Login),
-) -> Result<(u64, Vec<DifferingPlan>, Option<String>), Failure> {
+) -> Result<WorkloadReader, Failure> {
     let path = Path::new(&expected.workload);
     let workload = keys::open_workload(request.workload.unwrap_or(path))?;
-    if workload.id() != expected.workload_id {
-        return Err(Failure::usage(format!(
+    match workload.id() == expected.workload_id {
+        true => Ok(workload),
+        false => Err(Failure::usage(format!(
             "{} is not the workload of the rehearsal; give that one to --workload",
             workload.path().display()
-        )));
-    }
-    let wanted = expected.statements.iter();
-    let wanted: HashSet<Fingerprint> = wanted
-        .filter(|one| one.plans.is_some())
-        .filter_map(|one| one.fingerprint())
-        .collect();
-    let mut examples: HashMap<(u64, u64), Example> = HashMap::new();
-    for found in observe::example_sets(&workload, &wanted)?.into_values() {
-        for example in found.examples {
-            examples.insert((example.session, example.sequence), example);
-        }
-    }
-    let (mut checked, mut differing, mut refused) = (0, Vec::new(), None);
-    let mut open: Option<(Login, ExplainSession<'_>)> = None;
-    for statement in &expected.statements {
-        for plan in statement.plans.iter().flat_map(|one| &one.plans) {
-            let Some(example) = examples.get(&plan.execution) else {
-                continue;
-            };
-            let login = Login {
-                settings: [&login.settings[..], &example.settings[..]].concat().into(),
-                ..login.clone()
-            };
-            let session = match open.take() {
-                Some((known, session)) if known == login && !session.is_closed() => session,
-                _ => ExplainSession::open(dialer, &login)
-                    .map_err(|error| Failure::could_not(error.to_string()))?,
-            };
-            let (_, session) = open.insert((login, session));
-            let found = match session.custom_plan(example) {
-                Err(error) => Err(error.message),
-                Ok(text) => read_plan(&text).map_err(|error| error.explanation().to_owned()),
-            };
-            let found = match found {
-                Ok(found) => found,
-                // The role of the verification may lack rights or a search_path that the statement has.
-                Err(message) => {
-                    refused.get_or_insert(message);
-                    continue;
-                }
-            };
-            checked += 1;
-            if found.shape().to_string() == plan.shape {
-                continue;
-            }
-            differing.push(DifferingPlan {
-                fingerprint: statement.fingerprint.clone(),
-                sql: statement.sql.clone(),
-                session: example.session,
-                sequence: example.sequence,
-                expected: plan.summary.clone(),
-                found: summary(&found),
-            });
-        }
-    }
-    Ok((checked, differing, refused))
-}
-
-/// Compares the mean times of the observed statements with the expected ones.
-fn verify_times(expected: &UpgradeExpectations, observed: &Observed) -> Vec<VerifiedStatement> {
-    let known = expected.statements.iter();
-    let known: HashMap<&str, &ExpectedStatement> =
-        known.map(|one| (one.fingerprint.as_str(), one)).collect();
-    let mut all = Vec::new();
-    for one in &observed.statements {
-        let Some(fingerprint) = one.fingerprint.map(|one| one.to_string()) else {
-            continue;
-        };
-        let counted = one.counted.filter(|counted| counted.calls > 0);
-        let (Some(counted), Some(known)) = (counted, known.get(fingerprint.as_str())) else {
-            continue;
-        };
-        let mean_us = one.total_ns() as f64 / counted.calls as f64 / 1e3;
-        let factor = known.factor.as_ref();
-        let captured = known.captured_us.filter(|captured| *captured > 0.0);
-        let expected_us = captured
-            .zip(factor)
-            .map(|(captured, one)| captured * one.ratio);
-        let high = factor.map(|one| one.high.unwrap_or(one.ratio));
-        let limit_us = captured
-            .zip(high)
-            .map(|(captured, high)| captured * high.max(1.0) * TOLERANCE + NOISE_US);
-        all.push(VerifiedStatement {
-            fingerprint,
-            sql: known.sql.clone(),
-            calls: counted.calls,
-            mean_us,
-            expected_us,
-            limit_us,
-            judgement: judge_time(counted.calls, mean_us, limit_us),
-        });
-    }
-    all.sort_by_key(|one| {
-        let is_slower = one.judgement == TimeJudgement::Slower;
-        (!is_slower, std::cmp::Reverse(one.calls))
-    });
-    all
-}
-
-fn judge_time(calls: u64, mean_us: f64, limit_us: Option<f64>) -> TimeJudgement {
-    match limit_us {
-        None => TimeJudgement::NoExpectation,
-        Some(_) if calls < CALLS_MIN => TimeJudgement::TooFew,
-        Some(limit_us) if mean_us > limit_us => TimeJudgement::Slower,
-        Some(_) => TimeJudgement::AsExpected,
-    }
-}
-
-impl ExpectedStatement {
-    fn fingerprint(&self) -> Option<Fingerprint> {
-        let number = u64::from_str_radix(&self.fingerprint, 16).ok()?;
-        Some(Fingerprint(number))
+        ))),
     }
 }
 
@@ -317,8 +178,8 @@ fn judge(result: &UpgradeVerification) -> (VerificationVerdict, Vec<String>) {
     let findings = findings.filter(|one| one.severity == UpgradeSeverity::MendAfter);
     add(
         findings.count(),
-        "finding of the inspection is to be mended.",
-        "findings of the inspection are to be mended.",
+        "finding of the inspection is to be mended, and was not there before the upgrade.",
+        "findings of the inspection are to be mended, and were not there before the upgrade.",
     );
     if !reasons.is_empty() {
         return (VerificationVerdict::Differs, reasons);
@@ -328,12 +189,18 @@ fn judge(result: &UpgradeVerification) -> (VerificationVerdict, Vec<String>) {
     if !unseen.is_empty() {
         return (VerificationVerdict::NotObserved, unseen);
     }
-    let reason = format!(
+    let mut reasons = vec![format!(
         "The remedies are in place, {} of {} plans are those of the rehearsal and the others were not compared, and {seen} of {} \
          statements were observed with times as expected.",
         result.plans_checked, result.plans_expected, result.statements_expected
-    );
-    (VerificationVerdict::AsRehearsed, vec![reason])
+    )];
+    let unclear = judged(TimeJudgement::Unclear);
+    if unclear > 0 {
+        reasons.push(format!(
+            "{unclear} statements had longer times than expected, and chance is not ruled out; observe longer with --for."
+        ));
+    }
+    (VerificationVerdict::AsRehearsed, reasons)
 }
 
 /// Returns what was not seen, so that nothing can be stated of it.
@@ -341,12 +208,13 @@ fn unseen(result: &UpgradeVerification, seen: usize) -> Vec<String> {
     let mut reasons = Vec::new();
     if seen == 0 {
         reasons.push(format!(
-            "No statement of the rehearsal was executed {CALLS_MIN} times with a time to compare; observe longer with --for, and \
-             see the notes."
+            "No statement of the rehearsal has a time as expected, with {} executions captured and observed; observe longer with \
+             --for, and see the notes.",
+            times::CALLS_MIN
         ));
     }
     if result.plans_expected > 0 && result.plans_checked == 0 {
-        reasons.push("No plan could be compared; see the notes.".to_owned());
+        reasons.push("No plan could be compared; see the reasons.".to_owned());
     }
     let unknown = result.remedies.iter().filter(|one| one.in_place.is_none());
     match unknown.count() {
@@ -361,7 +229,7 @@ fn unseen(result: &UpgradeVerification, seen: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upgrade_inspect::{NewServerKind, UpgradeInspection};
+    use crate::upgrade_inspect::{NewServerKind, UpgradeInspection, UpgradeMethod};
 
     #[test]
     fn verdict_is_as_rehearsed_only_if_times_plans_and_remedies_were_seen() {
@@ -372,6 +240,7 @@ mod tests {
             mean_us: 1.0,
             expected_us: None,
             limit_us: None,
+            p_value: None,
             judgement: TimeJudgement::AsExpected,
         };
         let remedy = |in_place| VerifiedRemedy {
@@ -388,6 +257,7 @@ mod tests {
             remedies: vec![remedy(Some(true))],
             plans_expected: 2,
             plans_checked: 2,
+            uncompared_plans: Vec::new(),
             differing_plans: Vec::new(),
             statements_expected: 1,
             statements: vec![statement],
@@ -415,17 +285,5 @@ mod tests {
         other = seen;
         other.statements.clear();
         assert_eq!(verdict(&other), VerificationVerdict::NotObserved);
-    }
-
-    #[test]
-    fn mean_time_is_judged_from_enough_executions_against_the_limit() {
-        for (calls, mean_us, limit_us, judgement) in [
-            (100, 900.0, Some(1_000.0), TimeJudgement::AsExpected),
-            (100, 1_100.0, Some(1_000.0), TimeJudgement::Slower),
-            (19, 1_100.0, Some(1_000.0), TimeJudgement::TooFew),
-            (100, 1_100.0, None, TimeJudgement::NoExpectation),
-        ] {
-            assert_eq!(judge_time(calls, mean_us, limit_us), judgement);
-        }
     }
 }

@@ -45,15 +45,26 @@ pub struct DifferingPlan {
     pub found: String,
 }
 
+/// Plans that were not compared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct UncomparedPlans {
+    /// Reason, without values.
+    pub reason: String,
+    /// Number of plans.
+    pub plans: u64,
+}
+
 /// Judgement of a statement's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeJudgement {
     /// It is at most what the rehearsal leads to expect.
     AsExpected,
-    /// It is longer.
+    /// It is longer, and chance is ruled out.
     Slower,
-    /// There were too few executions.
+    /// It is longer, and chance is not ruled out.
+    Unclear,
+    /// There were too few executions, observed or captured.
     TooFew,
     /// The capture has no durations, so that no time is expected.
     NoExpectation,
@@ -74,6 +85,9 @@ pub struct VerifiedStatement {
     pub expected_us: Option<f64>,
     /// Longest mean that counts as expected, in microseconds.
     pub limit_us: Option<f64>,
+    /// Probability of such a mean if the true one is at the limit, before the correction for the number of statements; `null`
+    /// if it was not tested.
+    pub p_value: Option<f64>,
     /// Judgement.
     pub judgement: TimeJudgement,
 }
@@ -97,6 +111,8 @@ pub struct UpgradeVerification {
     pub plans_expected: u64,
     /// Number of plans that were compared.
     pub plans_checked: u64,
+    /// Reasons why plans were not compared, with the number of plans, the most frequent first.
+    pub uncompared_plans: Vec<UncomparedPlans>,
     /// Plans that differ.
     pub differing_plans: Vec<DifferingPlan>,
     /// Number of statements of the rehearsal.

@@ -9,7 +9,7 @@ use compare::{
     Comparison, Details, Direction, Finding, InsufficientData, SlowExecution, StatementChange,
     StatementComparison,
 };
-use plans::{PlanComparison, PlanSide, StatementPlans, StepMark};
+use plans::StatementPlans;
 use serde::Serialize;
 use sql::{Fingerprint, StatementClass};
 use statistics::{LatencySummary, Ratio};
@@ -17,6 +17,7 @@ use statistics::{LatencySummary, Ratio};
 use super::glossary::anomaly_text;
 use super::plan_change;
 use crate::html::data::short;
+use crate::html::plan_steps::{PlanStep, plan_steps};
 use crate::text::change_text::evidence_text;
 use crate::text::plan_text;
 
@@ -149,11 +150,8 @@ struct PlanDetails {
     /// Whether the plan is the same; `null` unless both sides have one.
     same: Option<bool>,
     words: Vec<String>,
-    sides: [Vec<Step>; 2],
+    sides: [Vec<PlanStep>; 2],
 }
-
-/// Depth, label, mark, estimated rows and cost, and conditions of a node.
-type Step = (usize, String, StepMark, f64, f64, Vec<String>);
 
 /// Service and response time, rows, due time, session, sequence.
 type Slow = (f64, f64, u64, f64, u64, u64);
@@ -257,34 +255,9 @@ fn detail(one: &StatementComparison) -> StatementDetails {
                 none if none.is_empty() => vec![plan_text::line(plans)],
                 changes => changes,
             },
-            sides: steps(plans),
+            sides: plan_steps(plans),
         }),
     }
-}
-
-/// Returns the nodes of both plans.
-fn steps(plans: &StatementPlans) -> [Vec<Step>; 2] {
-    let marks = |of: fn(&PlanComparison) -> &Vec<StepMark>| {
-        let found = plans.comparison.as_ref();
-        found.map_or(&[][..], |found| of(found).as_slice())
-    };
-    [
-        steps_of(&plans.before, marks(|found| &found.before_marks)),
-        steps_of(&plans.after, marks(|found| &found.after_marks)),
-    ]
-}
-
-fn steps_of(side: &PlanSide, marks: &[StepMark]) -> Vec<Step> {
-    let mut steps = Vec::new();
-    if let Some(plan) = side.plan() {
-        plan.root.each(&mut |node, depth| {
-            let mark = marks.get(steps.len()).copied().unwrap_or(StepMark::Same);
-            let conditions = node.conditions.iter().map(ToString::to_string).collect();
-            let (rows, cost) = (short(node.rows), short(node.cost));
-            steps.push((depth, node.label(), mark, rows, cost, conditions));
-        });
-    }
-    steps
 }
 
 /// Returns the labels of all nodes without repetition.

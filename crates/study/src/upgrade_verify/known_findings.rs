@@ -1,0 +1,127 @@
+//! Findings that the old server had before the upgrade.
+
+use std::collections::BTreeSet;
+
+use connect::Target;
+use serde::{Deserialize, Serialize};
+
+use crate::environment::FindInstallation;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::upgrade_inspect::{
+    NewServer, UpgradeCheck, UpgradeInspectRequest, UpgradeInspection, UpgradeMethod,
+    UpgradeObject, UpgradeSeverity, inspect_upgrade,
+};
+
+/// Inspects a server as an upgraded one, without the old one: it is its own old side.
+///
+/// # Errors
+/// If the server cannot be reached.
+pub(crate) fn inspect_alone(
+    target: &Target,
+    find: FindInstallation,
+    interrupt: &Interrupt,
+) -> Result<UpgradeInspection, Failure> {
+    let request = UpgradeInspectRequest {
+        from: target,
+        to: NewServer::Upgraded {
+            target,
+            major: None,
+        },
+        method: UpgradeMethod::PgUpgrade,
+        find,
+    };
+    inspect_upgrade(&request, interrupt)
+}
+
+/// Objects that were to be mended before the upgrade: check, database and name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KnownFindings(BTreeSet<(String, Option<String>, String)>);
+
+impl KnownFindings {
+    /// Collects them from the inspection of the old server alone.
+    pub(crate) fn new(inspection: &UpgradeInspection) -> Self {
+        let all = inspection.findings.iter();
+        let all = all.filter(|one| one.severity == UpgradeSeverity::MendAfter);
+        let keys = all.flat_map(|one| one.objects.iter().map(|object| key(one.check, object)));
+        KnownFindings(keys.collect())
+    }
+
+    /// Removes the known objects from the findings that are to be mended. Returns a note on them, if there are any.
+    pub(super) fn remove_from(&self, inspection: &mut UpgradeInspection) -> Option<String> {
+        let mut removed = Vec::new();
+        for one in &mut inspection.findings {
+            if one.severity == UpgradeSeverity::MendAfter {
+                let check = one.check;
+                let (old, new) = std::mem::take(&mut one.objects)
+                    .into_iter()
+                    .partition(|object| self.0.contains(&key(check, object)));
+                one.objects = new;
+                let old: Vec<UpgradeObject> = old;
+                removed.extend(
+                    old.iter()
+                        .map(|object| format!("{} ({})", object.name, check.name())),
+                );
+            }
+        }
+        inspection
+            .findings
+            .retain(|one| one.severity != UpgradeSeverity::MendAfter || !one.objects.is_empty());
+        (!removed.is_empty()).then(|| {
+            format!(
+                "the old server had {} findings of the inspection before the upgrade; they are no difference: {}",
+                removed.len(),
+                removed.join(", ")
+            )
+        })
+    }
+}
+
+fn key(check: UpgradeCheck, object: &UpgradeObject) -> (String, Option<String>, String) {
+    let name = object.name.clone();
+    (check.name().to_owned(), object.database.clone(), name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upgrade_inspect::{NewServerKind, UpgradeFinding};
+
+    fn inspection(objects: &[&str]) -> UpgradeInspection {
+        let objects = objects.iter().map(|name| UpgradeObject {
+            database: Some("shop".to_owned()),
+            name: (*name).to_owned(),
+            ..UpgradeObject::default()
+        });
+        UpgradeInspection {
+            from_version: String::new(),
+            to_version: String::new(),
+            new_server: NewServerKind::Upgraded,
+            method: UpgradeMethod::PgUpgrade,
+            databases: Vec::new(),
+            findings: vec![UpgradeFinding {
+                check: UpgradeCheck::InvalidIndexes,
+                severity: UpgradeSeverity::MendAfter,
+                message: String::new(),
+                reason: String::new(),
+                remedy: String::new(),
+                objects: objects.collect(),
+            }],
+            unchecked: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn finding_of_the_old_server_is_not_new() {
+        let known = KnownFindings::new(&inspection(&["public.old"]));
+        let mut now = inspection(&["public.new", "public.old"]);
+        let note = known.remove_from(&mut now).unwrap();
+        assert!(note.contains("public.old (invalid-indexes)"), "{note}");
+        assert_eq!(now, inspection(&["public.new"]));
+        let mut now = inspection(&["public.old"]);
+        known.remove_from(&mut now).unwrap();
+        assert_eq!(now.findings, []);
+        let mut now = inspection(&["public.new"]);
+        assert_eq!(known.remove_from(&mut now), None);
+    }
+}

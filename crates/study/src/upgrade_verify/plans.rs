@@ -1,0 +1,270 @@
+//! Plans the values of the rehearsal, each in the session that the rehearsal planned it in: role, its settings, row security.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use clock::SystemClock;
+use connect::login::Dialer;
+use observe::Example;
+use plans::Plan;
+use replay::{LoginMap, Target};
+use sql::Fingerprint;
+use workload::WorkloadReader;
+
+use super::expectations::{ExpectedStatement, UpgradeExpectations};
+use super::result::{DifferingPlan, UncomparedPlans};
+use crate::cause_experiments::{PlanningMode, TrialConnection, TrialSession};
+use crate::error::ExperimentError;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::upgrade_remedies::{ExpectedPlan, summary};
+
+/// Plans that were compared with those of the rehearsal.
+#[derive(Debug, Default)]
+pub(super) struct VerifiedPlans {
+    pub(super) checked: u64,
+    pub(super) differing: Vec<DifferingPlan>,
+    uncompared: BTreeMap<String, u64>,
+}
+
+impl VerifiedPlans {
+    /// Returns the reasons why plans were not compared, the most frequent first.
+    pub(super) fn uncompared(&self) -> Vec<UncomparedPlans> {
+        let all = self.uncompared.iter();
+        let mut all: Vec<UncomparedPlans> = all
+            .map(|(reason, plans)| UncomparedPlans {
+                reason: reason.clone(),
+                plans: *plans,
+            })
+            .collect();
+        all.sort_by_key(|one| std::cmp::Reverse(one.plans));
+        all
+    }
+}
+
+/// Plans the values of the rehearsal on the server. A statement that the server does not plan is not compared.
+///
+/// # Errors
+/// If the workload cannot be read, or the server's address is no valid one.
+pub(super) fn verify_plans(
+    (target, workload): (&Target, &WorkloadReader),
+    expected: &UpgradeExpectations,
+    interrupt: &Interrupt,
+) -> Result<VerifiedPlans, Failure> {
+    let wanted = expected.statements.iter();
+    let wanted: HashSet<Fingerprint> = wanted
+        .filter(|one| one.plans.is_some())
+        .filter_map(|one| one.fingerprint())
+        .collect();
+    let mut examples: HashMap<(u64, u64), Example> = HashMap::new();
+    for one in observe::example_sets(workload, &wanted)?.into_values() {
+        for example in one.examples {
+            examples.insert((example.session, example.sequence), example);
+        }
+    }
+    compare_plans(target, &expected.statements, &examples, interrupt)
+}
+
+fn compare_plans(
+    target: &Target,
+    statements: &[ExpectedStatement],
+    examples: &HashMap<(u64, u64), Example>,
+    interrupt: &Interrupt,
+) -> Result<VerifiedPlans, Failure> {
+    let mut found = VerifiedPlans::default();
+    let dialer = Dialer::new(target).map_err(ExperimentError::from)?;
+    let clock = SystemClock::start();
+    let session = TrialSession::of_owner(target, "");
+    let mut connection = TrialConnection::new(&dialer, session, (&clock, i64::MAX));
+    for statement in statements {
+        for plan in statement.plans.iter().flat_map(|one| &one.plans) {
+            let planned = match examples.get(&plan.execution) {
+                _ if interrupt.is_requested() => Err("the verification was stopped".to_owned()),
+                None => Err("the workload has no such execution".to_owned()),
+                Some(example) => {
+                    connection.use_session(session_of(target, example, plan));
+                    plan_read_only(&mut connection, example)
+                }
+            };
+            let planned = match planned {
+                Ok(planned) => planned,
+                Err(reason) => {
+                    *found.uncompared.entry(hide_values(&reason)).or_default() += 1;
+                    continue;
+                }
+            };
+            found.checked += 1;
+            if planned.lasting_shape().to_string() != plan.shape {
+                found.differing.push(DifferingPlan {
+                    fingerprint: statement.fingerprint.clone(),
+                    sql: statement.sql.clone(),
+                    session: plan.execution.0,
+                    sequence: plan.execution.1,
+                    expected: plan.summary.clone(),
+                    found: summary(&planned),
+                });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the session of an execution on the server, with the role that the rehearsal planned it as.
+fn session_of(target: &Target, example: &Example, plan: &ExpectedPlan) -> TrialSession {
+    let logins = LoginMap {
+        database: target.database.clone(),
+        user: plan.role.clone(),
+        ..LoginMap::default()
+    };
+    TrialSession::of_example(&logins, target, example)
+}
+
+fn plan_read_only(connection: &mut TrialConnection<'_>, example: &Example) -> Result<Plan, String> {
+    connection.begin()?;
+    let planned = connection
+        .query("SET TRANSACTION READ ONLY")
+        .and_then(|_| connection.plan(example, PlanningMode::Custom));
+    connection.roll_back()?;
+    planned
+}
+
+/// Words before a quoted name in the messages of a server.
+const OBJECTS: [&str; 12] = [
+    "relation",
+    "table",
+    "column",
+    "role",
+    "schema",
+    "function",
+    "type",
+    "database",
+    "parameter",
+    "extension",
+    "collation",
+    "sequence",
+];
+
+/// Replaces the quoted texts of a message that are no names of objects, since they can be values.
+fn hide_values(message: &str) -> String {
+    let mut shown = String::new();
+    for (at, part) in message.split('"').enumerate() {
+        let is_name = shown.trim_end_matches(['"', ' ']).rsplit(' ').next();
+        let is_name = is_name.is_some_and(|word| OBJECTS.contains(&word));
+        match at % 2 {
+            0 => shown.push_str(part),
+            _ if is_name => shown.push_str(&format!("\"{part}\"")),
+            _ => shown.push_str("\"…\""),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upgrade_remedies::ExpectedPlans;
+
+    /// Row security and the search path of the role decide the plan, and another user verifies.
+    #[test]
+    fn plan_is_made_in_the_session_of_the_captured_role_and_growth_is_no_difference() {
+        let (_sandbox, endpoint) = test_support::server().start();
+        let target = Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
+        let dialer = Dialer::new(&target).unwrap();
+        let clock = SystemClock::start();
+        let owner = TrialSession::of_owner(&target, "postgres");
+        let mut connection = TrialConnection::new(&dialer, owner, (&clock, i64::MAX));
+        let setup = "CREATE ROLE app; CREATE SCHEMA app; ALTER ROLE app SET search_path = app; \
+             GRANT USAGE ON SCHEMA app TO app; CREATE TABLE app.t (id int, tenant text); \
+             INSERT INTO app.t SELECT i, 'x' FROM generate_series(1, 1000) i; ANALYZE app.t; \
+             ALTER TABLE app.t ENABLE ROW LEVEL SECURITY; CREATE POLICY own ON app.t USING (tenant = 'x'); \
+             GRANT SELECT ON app.t TO app; CREATE TABLE app.secret (id int)";
+        connection.query(setup).unwrap();
+        let example = |sequence: u64, user: &str, sql: &str| Example {
+            session: 1,
+            sequence,
+            database: "postgres".into(),
+            user: user.into(),
+            settings: [].into(),
+            sql: sql.into(),
+            parameters: Vec::new(),
+            types: Vec::new(),
+            is_prepared: false,
+            captured_us: None,
+        };
+        let rehearsed = example(1, "app", "SELECT count(*) FROM t");
+        let logins = LoginMap::default();
+        connection.use_session(TrialSession::of_example(&logins, &target, &rehearsed));
+        let plan = plan_read_only(&mut connection, &rehearsed).unwrap();
+        assert!(plan.root.children[0].conditions[0].text.contains("tenant"));
+        let expected = |sequence: u64, role: &str| ExpectedPlan {
+            execution: (1, sequence),
+            role: Some(role.to_owned()),
+            shape: plan.lasting_shape().to_string(),
+            summary: summary(&plan),
+        };
+        let statements = [ExpectedStatement {
+            plans: Some(ExpectedPlans {
+                fingerprint: String::new(),
+                sql: String::new(),
+                plans: vec![
+                    expected(1, "app"),
+                    expected(2, "app"),
+                    expected(3, "nobody"),
+                    expected(4, "postgres"),
+                    expected(5, "app"),
+                ],
+            }),
+            ..ExpectedStatement::default()
+        }];
+        let examples = [
+            rehearsed,
+            example(2, "app", "SELECT count(*) FROM secret"),
+            example(3, "nobody", "SELECT count(*) FROM t"),
+            // It has no policy.
+            example(4, "postgres", "SELECT count(*) FROM app.t"),
+        ];
+        let examples: HashMap<(u64, u64), Example> = examples
+            .into_iter()
+            .map(|one| ((one.session, one.sequence), one))
+            .collect();
+        let grow =
+            "INSERT INTO app.t SELECT i, 'x' FROM generate_series(1, 400000) i; ANALYZE app.t";
+        connection.use_session(TrialSession::of_owner(&target, "postgres"));
+        connection.query(grow).unwrap();
+        let interrupt = Interrupt::default();
+        let found = compare_plans(&target, &statements, &examples, &interrupt).unwrap();
+        assert_eq!(found.checked, 2, "{found:?}");
+        let differing: Vec<u64> = found.differing.iter().map(|one| one.sequence).collect();
+        assert_eq!(differing, [4]);
+        let reasons: Vec<String> = (found.uncompared().into_iter())
+            .map(|one| one.reason)
+            .collect();
+        assert_eq!(
+            reasons,
+            [
+                "permission denied for table secret",
+                "the server has no role nobody",
+                "the workload has no such execution",
+            ]
+        );
+    }
+
+    #[test]
+    fn message_keeps_names_of_objects_and_hides_values() {
+        for (message, shown) in [
+            (
+                "relation \"orders\" does not exist",
+                "relation \"orders\" does not exist",
+            ),
+            (
+                "invalid input syntax for type uuid: \"secret\"",
+                "invalid input syntax for type uuid: \"…\"",
+            ),
+            (
+                "value \"99\" is out of range for type integer",
+                "value \"…\" is out of range for type integer",
+            ),
+        ] {
+            assert_eq!(hide_values(message), shown);
+        }
+    }
+}
