@@ -50,10 +50,20 @@ use workload::{KeepReason, MaskAccount, MaskNote, MaskedValues};
 /// OID of the type `bytea`.
 const BYTEA: u32 = 17;
 
+/// Keys of objects in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum JsonKeys {
+    /// They stay, as statements have them as names.
+    Kept,
+    /// They are masked as values.
+    Masked,
+}
+
 /// Rules and key for masking values.
 #[derive(Debug, Clone)]
 pub struct Mask {
     key: MaskKey,
+    json_keys: JsonKeys,
     keep_values: Vec<Pattern>,
     keep_statements: Vec<Pattern>,
 }
@@ -63,9 +73,15 @@ impl Mask {
     pub fn new(key: MaskKey) -> Self {
         Mask {
             key,
+            json_keys: JsonKeys::Kept,
             keep_values: Vec::new(),
             keep_statements: Vec::new(),
         }
+    }
+
+    /// Masks the keys of JSON, too. They can be data, such as identifiers of people.
+    pub fn mask_json_keys(&mut self) {
+        self.json_keys = JsonKeys::Masked;
     }
 
     /// Keeps values that match as a whole, such as the labels of an enumeration.

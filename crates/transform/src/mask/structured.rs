@@ -1,11 +1,12 @@
-//! Masks the values of JSON and arrays one by one; keys and structure stay.
+//! Masks the values of JSON and arrays one by one. The structure stays, and so do keys unless the mask includes them.
 
 use serde::de::IgnoredAny;
 
-use super::Mask;
+use super::{JsonKeys, Mask};
 
-/// Masks the values of a JSON text. Returns false for other text.
+/// Masks the values of a JSON text. Returns false for other text, and writes nothing then.
 pub(super) fn mask_json(mask: &Mask, text: &str, out: &mut String) -> bool {
+    let start = out.len();
     if serde_json::from_str::<IgnoredAny>(text).is_err() {
         return false;
     }
@@ -22,14 +23,18 @@ pub(super) fn mask_json(mask: &Mask, text: &str, out: &mut String) -> bool {
                 at = (at + 1).min(bytes.len());
                 let quoted = &text[from..at];
                 let is_key = text[at..].trim_ascii_start().starts_with(':');
-                match serde_json::from_str::<String>(quoted) {
-                    Ok(value) if !is_key => {
-                        let mut masked = String::with_capacity(value.len());
-                        mask.mask_value(&value, &mut masked);
-                        out.push_str(&serde_json::Value::String(masked).to_string());
-                    }
-                    _ => out.push_str(quoted),
+                if is_key && mask.json_keys == JsonKeys::Kept {
+                    out.push_str(quoted);
+                    continue;
                 }
+                let Ok(value) = serde_json::from_str::<String>(quoted) else {
+                    // Half of a surrogate pair, which no text can have.
+                    out.truncate(start);
+                    return false;
+                };
+                let mut masked = String::with_capacity(value.len());
+                mask.mask_value(&value, &mut masked);
+                out.push_str(&serde_json::Value::String(masked).to_string());
             }
             b'-' | b'0'..=b'9' => {
                 while at < bytes.len()

@@ -35,7 +35,7 @@ const WORDS: [&str; 20] = [
 ];
 
 /// Units of time, in the singular.
-const UNITS: [&str; 29] = [
+const UNITS: [&str; 28] = [
     "microsecond",
     "usec",
     "us",
@@ -64,7 +64,6 @@ const UNITS: [&str; 29] = [
     "century",
     "centurie",
     "millennium",
-    "ago",
 ];
 
 impl Mask {
@@ -116,52 +115,101 @@ impl Mask {
     }
 }
 
-/// Returns whether it is an interval: `1 day 02:00:00`, `3 hours`, `P1DT2H`.
+/// Returns whether it is an interval: `1 day 02:00:00`, `3 hours`, `P1DT2H`. A number with more digits than intervals have is
+/// none: identity cards and passports have one letter, too.
 fn is_interval(text: &str) -> bool {
-    let first = text.as_bytes().first().copied().unwrap_or(0);
-    if first == b'P' {
-        let designators = |byte: u8| byte.is_ascii_digit() || b"YMWDTHS.-".contains(&byte);
-        let has_digit = text.bytes().any(|byte| byte.is_ascii_digit());
-        return has_digit && text.len() < 40 && text.bytes().skip(1).all(designators);
+    if let Some(parts) = text.strip_prefix('P') {
+        return is_iso_interval(parts);
     }
+    let first = text.as_bytes().first().copied().unwrap_or(0);
     if !(first.is_ascii_digit() || matches!(first, b'-' | b'+' | b'@')) || text.len() > 80 {
         return false;
     }
     let mut units = 0;
-    let mut number = false;
+    // Number that has no unit yet.
+    let mut pending: Option<&str> = None;
     for word in text.split_ascii_whitespace() {
-        let word = word.trim_start_matches(['-', '+', '@']);
-        let digits = word
-            .bytes()
-            .take_while(|byte| byte.is_ascii_digit() || *byte == b'.')
-            .count();
-        let (digits, unit) = word.split_at(digits);
-        if !digits.is_empty() && unit.starts_with(':') {
+        let (number, unit) = split_number(word.trim_start_matches(['-', '+', '@']));
+        if !number.is_empty() && unit.starts_with(':') {
             // A time after the days.
-            if units == 0
-                || !unit
-                    .bytes()
-                    .all(|byte| byte.is_ascii_digit() || matches!(byte, b':' | b'.'))
-            {
+            if units == 0 || pending.is_some() || !is_time_of_interval(number, unit) {
                 return false;
             }
             continue;
         }
-        number |= !digits.is_empty();
-        if unit.is_empty() {
-            continue;
-        }
-        let unit = unit.to_ascii_lowercase();
-        let singular = unit
-            .strip_suffix('s')
-            .filter(|unit| !unit.is_empty())
-            .unwrap_or(&unit);
-        if !number || !UNITS.contains(&singular) && !UNITS.contains(&unit.as_str()) {
+        if !number.is_empty() && pending.replace(number).is_some() {
             return false;
         }
-        units += 1;
+        if unit.is_empty() || units > 0 && unit.eq_ignore_ascii_case("ago") {
+            continue;
+        }
+        let is_glued = !number.is_empty();
+        match pending.take() {
+            Some(number) if is_quantity(number, unit, is_glued) => units += 1,
+            _ => return false,
+        }
     }
-    units > 0
+    units > 0 && pending.is_none()
+}
+
+/// Splits off the leading digits and points.
+fn split_number(text: &str) -> (&str, &str) {
+    let is_number = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+    text.split_at(text.bytes().take_while(is_number).count())
+}
+
+fn is_time_of_interval(hours: &str, rest: &str) -> bool {
+    let is_time = |byte: u8| byte.is_ascii_digit() || matches!(byte, b':' | b'.');
+    has_digits(hours, 6) && rest.len() <= "00:00:00.000000".len() && rest.bytes().all(is_time)
+}
+
+/// Returns whether a number has at most this many digits before its point, and at most microseconds after it.
+fn has_digits(number: &str, most: usize) -> bool {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    (1..=most).contains(&whole.len()) && fraction.len() <= 6 && !fraction.contains('.')
+}
+
+/// Returns whether a number with a unit is a part of an interval.
+fn is_quantity(number: &str, unit: &str, is_glued: bool) -> bool {
+    let unit = unit.to_ascii_lowercase();
+    let singular = unit.strip_suffix('s').filter(|unit| !unit.is_empty());
+    if !UNITS.contains(&singular.unwrap_or(&unit)) && !UNITS.contains(&unit.as_str()) {
+        return false;
+    }
+    let most = match (unit.len(), is_glued) {
+        (1, true) => 4,
+        (1 | 2, _) => 6,
+        _ => 9,
+    };
+    has_digits(number, most)
+}
+
+/// Returns whether this follows the `P` of an interval with designators (ISO 8601, 4.4.3.2), such as `1DT2H`.
+fn is_iso_interval(parts: &str) -> bool {
+    let (date, time) = match parts.split_once('T') {
+        Some((date, time)) => (date, Some(time)),
+        None => (parts, None),
+    };
+    let (has_date, has_time) = (!date.is_empty(), time.is_some());
+    let is_date = !has_date || are_iso_parts(date, "YMWD");
+    is_date
+        && (has_date || has_time)
+        && time.is_none_or(|time| !time.is_empty() && are_iso_parts(time, "HMS"))
+}
+
+/// Returns whether these are numbers, each with one of the designators, which are in this order.
+fn are_iso_parts(mut text: &str, mut designators: &str) -> bool {
+    while !text.is_empty() {
+        let (number, rest) = split_number(text.trim_start_matches(['-', '+']));
+        let mut letters = rest.chars();
+        let designator = letters.next();
+        let place = designator.and_then(|letter| designators.find(letter));
+        let Some(place) = place.filter(|_| has_digits(number, 6)) else {
+            return false;
+        };
+        (text, designators) = (letters.as_str(), &designators[place + 1..]);
+    }
+    true
 }
 
 #[cfg(test)]
@@ -204,6 +252,56 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_json_are_masked_on_request_only() {
+        let text = r#"{"Smith": {"Miller" : 1}}"#;
+        assert_eq!(masked(text).0, text);
+        let mut mask = mask();
+        mask.mask_json_keys();
+        let replaced = mask.replace(text);
+        assert!(
+            !replaced.contains("Smith") && !replaced.contains("Miller"),
+            "{replaced}"
+        );
+        assert!(
+            serde_json::from_str::<serde_json::Value>(&replaced).is_ok(),
+            "{replaced}"
+        );
+    }
+
+    #[test]
+    fn numbers_of_documents_and_plates_are_no_intervals() {
+        for text in [
+            "P4012345",
+            "P4012345D",
+            "P",
+            "PT",
+            "P1",
+            "P1D2Y",
+            "10370371S",
+            "10370371 S",
+            "10740742h",
+            "12345678D",
+            "1 day 12345678",
+            "12345678 1 day",
+            "1 day 12345678:00",
+            "1234567890 days",
+            "5 ago",
+        ] {
+            assert!(!is_interval(text), "{text}");
+        }
+        for text in [
+            "PT4H5M6.7S",
+            "P-1Y2M",
+            "P2W",
+            "900000 seconds",
+            "3600s",
+            "@ 1 min ago",
+        ] {
+            assert!(is_interval(text), "{text}");
+        }
+    }
+
+    #[test]
     fn json_and_arrays_keep_their_structure() {
         let (name, _) = masked("Smith");
         let (year, _) = masked("1977");
@@ -216,6 +314,9 @@ mod tests {
             format!(r#"{{{name},"{name}",NULL,{{{year},2}}}}"#)
         );
         assert_eq!(masked("{}").0, "{}");
+        // Half of a surrogate pair.
+        let (half, _) = masked(r#"{"a": "\ud800", "b": "Smith"}"#);
+        assert!(!half.contains("Smith"), "{half}");
         let (date, _) = masked("2026-03-05");
         assert_eq!(masked(r#""2026-03-05""#).0, format!("\"{date}\""));
     }
