@@ -50,8 +50,16 @@ pub fn export_planner(
     }
     let login = LoginMap::default().login(target, "", "", "rehearse");
     let begun_ns = clock::monotonic_ns();
-    let replace = |text: &str| mask.map_or_else(String::new, |mask| mask.replace(text));
-    let mask = mask.map(|mask| ValueMask {
+    // Statistics need no keys of JSON, which can be data.
+    let mask = mask.cloned().map(|mut mask| {
+        mask.mask_json_keys();
+        mask
+    });
+    let replace = |text: &str| {
+        mask.as_ref()
+            .map_or_else(String::new, |mask| mask.replace(text))
+    };
+    let mask = mask.as_ref().map(|mask| ValueMask {
         key: mask.key().fingerprint().to_owned(),
         replace: &replace,
     });

@@ -11,9 +11,13 @@ use crate::document::{
 };
 use crate::error::PlannerCopyError;
 use crate::exporter::{Exporter, parse_rows};
+use crate::index_keys::{self, SizeRow};
 use crate::mask_statistics::{ValueMask, mask_statistics};
+use crate::metapages;
 use crate::object_queries::object_queries;
 use crate::quoting::quote_identifier;
+use crate::restore_ranges::from_hex;
+use crate::setting_values::EXPORTED_SETTINGS;
 use crate::statistics_queries;
 use crate::visible_statistics;
 
@@ -25,7 +29,7 @@ const RANGES_TIME: Duration = Duration::from_secs(20);
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
      SET LOCAL search_path = ''; SET LOCAL lock_timeout = '2s'; SET LOCAL statement_timeout = '60s'; \
      SET LOCAL extra_float_digits = 3; SET LOCAL DateStyle = 'ISO, YMD'; SET LOCAL IntervalStyle = 'postgres'; \
-     SET LOCAL quote_all_identifiers = off";
+     SET LOCAL quote_all_identifiers = off; SET LOCAL standard_conforming_strings = on";
 
 const SERVER_SQL: &str = "SELECT current_setting('server_version'), current_setting('server_version_num'), \
      current_database(), to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), \
@@ -33,13 +37,18 @@ const SERVER_SQL: &str = "SELECT current_setting('server_version'), current_sett
      coalesce(to_jsonb(d) ->> 'datlocprovider', 'c'), coalesce(to_jsonb(d) ->> 'datlocale', to_jsonb(d) ->> 'daticulocale') \
      FROM pg_database d WHERE datname = current_database()";
 
-/// Settings that change plans, or how values in statements and statistics are read. The source `override` and those
-/// of this session are left out.
-const SETTINGS: &str = "(category LIKE 'Query Tuning%' OR name IN ('work_mem', 'hash_mem_multiplier', 'temp_buffers', \
-     'effective_io_concurrency', 'max_parallel_workers', 'max_parallel_workers_per_gather', 'parallel_leader_participation', \
-     'DateStyle', 'IntervalStyle', 'TimeZone', 'bytea_output', 'search_path', 'default_text_search_config', 'array_nulls', \
-     'xmloption', 'standard_conforming_strings', 'backslash_quote', 'transform_null_equals', 'row_security', \
-     'lo_compat_privileges', 'default_with_oids', 'operator_precedence_warning', 'createrole_self_grant'))";
+/// Libraries that replace or extend the planner.
+const PLANNER_LIBRARIES: [&str; 6] = [
+    "pg_hint_plan",
+    "citus",
+    "timescaledb",
+    "pg_pathman",
+    "sr_plan",
+    "aqo",
+];
+
+const LIBRARIES_SQL: &str = "SELECT setting FROM pg_settings WHERE name IN ('shared_preload_libraries', \
+     'session_preload_libraries', 'local_preload_libraries')";
 
 const ROLES_SQL: &str = "SELECT row_to_json(x) FROM (SELECT rolname AS name, rolsuper AS superuser, \
      rolbypassrls AS bypass_rls, ARRAY(SELECT g.rolname FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid \
@@ -71,9 +80,14 @@ pub fn export(
     exporter.query("transaction", BEGIN)?;
     exporter.read_server()?;
     exporter.read_objects()?;
-    exporter.export.relations = exporter.read("sizes", &statistics_queries::sizes())?;
+    let sizes: Vec<SizeRow> = exporter.read("sizes", &statistics_queries::sizes())?;
+    exporter.read_tablespaces()?;
+    exporter.note_libraries()?;
+    let hidden = exporter.read_columns()?;
+    let statistics = &exporter.export.statistics;
+    exporter.export.relations = index_keys::with_key_widths(sizes, statistics);
+    exporter.note_never_analyzed(&hidden);
     exporter.read_metapages()?;
-    exporter.read_columns()?;
     exporter.read_ranges()?;
     exporter.read_extended()?;
     if let Some(mask) = mask {
@@ -109,7 +123,7 @@ impl Exporter<'_> {
             &format!(
                 "SELECT row_to_json(x) FROM (SELECT name, current_setting(name) AS value FROM pg_settings \
                  WHERE source IN ('configuration file', 'command line', 'environment variable', 'global') \
-                 AND {SETTINGS} ORDER BY 1) x"
+                 AND {EXPORTED_SETTINGS} ORDER BY 1) x"
             ),
         )?;
         self.export.role_settings = self.read(
@@ -120,7 +134,7 @@ impl Exporter<'_> {
                  FROM pg_db_role_setting s LEFT JOIN pg_roles r ON r.oid = s.setrole \
                  LEFT JOIN pg_database d ON d.oid = s.setdatabase, unnest(s.setconfig) one \
                  WHERE (s.setdatabase = 0 OR d.datname = current_database()) \
-                 AND split_part(one, '=', 1) IN (SELECT name FROM pg_settings WHERE {SETTINGS}) ORDER BY s.setrole, 2) x"
+                 AND split_part(one, '=', 1) IN (SELECT name FROM pg_settings WHERE {EXPORTED_SETTINGS}) ORDER BY s.setrole, 2) x"
             ),
         )?;
         self.export.roles = self.read("roles", ROLES_SQL)?;
@@ -149,6 +163,33 @@ impl Exporter<'_> {
         Ok(())
     }
 
+    fn read_tablespaces(&mut self) -> Result<(), PlannerCopyError> {
+        for row in self.query("tablespaces", &statistics_queries::tablespaces())? {
+            if let [Some(name), Some(options), Some(relations)] = &row[..] {
+                self.not_exported(
+                    format!("costs of the tablespace {name} ({options})"),
+                    format!("its {relations} tables and indexes are planned with the costs of the server"),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes libraries that change plans, as far as the role may read their names.
+    fn note_libraries(&mut self) -> Result<(), PlannerCopyError> {
+        let rows = self.query("libraries", LIBRARIES_SQL)?;
+        let lists: Vec<String> = rows.into_iter().flatten().flatten().collect();
+        for library in PLANNER_LIBRARIES {
+            if lists.iter().any(|list| list.contains(library)) {
+                self.not_exported(
+                    format!("library {library}"),
+                    "it changes plans, and private servers do not load it; its hints and plans have no effect there",
+                );
+            }
+        }
+        Ok(())
+    }
+
     fn read_metapages(&mut self) -> Result<(), PlannerCopyError> {
         match self.attempt(&statistics_queries::metapages())? {
             Ok(rows) => {
@@ -162,6 +203,7 @@ impl Exporter<'_> {
                     let key = (relation.schema.clone(), relation.name.clone());
                     relation.metapage = pages.remove(&key);
                 }
+                self.remove_unwritten_metapages();
             }
             Err(error) => self.not_exported(
                 "heights of indexes",
@@ -174,7 +216,27 @@ impl Exporter<'_> {
         Ok(())
     }
 
-    fn read_columns(&mut self) -> Result<(), PlannerCopyError> {
+    /// Removes the metapages that no checkpoint has written yet, and notes their indexes.
+    fn remove_unwritten_metapages(&mut self) {
+        let mut unwritten = Vec::new();
+        for relation in &mut self.export.relations {
+            let method = relation.method.as_deref().unwrap_or_default();
+            let page = relation.metapage.as_deref().and_then(from_hex);
+            if page.is_some_and(|page| !metapages::is_written(method, &page)) {
+                relation.metapage = None;
+                unwritten.push(format!("{}.{}", relation.schema, relation.name));
+            }
+        }
+        if !unwritten.is_empty() {
+            self.not_exported(
+                format!("first blocks of indexes: {}", unwritten.join(", ")),
+                "they are not in the files yet; run CHECKPOINT, and export again",
+            );
+        }
+    }
+
+    /// Reads the statistics of columns. Returns the relations whose statistics the role may not read.
+    fn read_columns(&mut self) -> Result<HashSet<(String, String)>, PlannerCopyError> {
         let mut hidden = HashSet::new();
         let mut columns: Vec<ColumnStatistics> =
             match self.attempt(&statistics_queries::columns())? {
@@ -189,6 +251,11 @@ impl Exporter<'_> {
             column.slots.retain(|slot| slot.kind != 0);
         }
         self.export.statistics = columns;
+        Ok(hidden)
+    }
+
+    /// Notes the tables without statistics that the role may read.
+    fn note_never_analyzed(&mut self, hidden: &HashSet<(String, String)>) {
         let analyzed: HashSet<(&str, &str)> = self
             .export
             .statistics
@@ -214,7 +281,6 @@ impl Exporter<'_> {
                 "the server has none, since the table was never analyzed",
             );
         }
-        Ok(())
     }
 
     /// Notes the columns whose statistics the role may not read, with what to grant. Returns their relations.
@@ -280,8 +346,10 @@ impl Exporter<'_> {
             }
             let [schema, table, column] =
                 [schema, table, column].map(|name| quote_identifier(name));
+            // A cast to text may be code of the type's owner.
             let sql = format!(
-                "SELECT min({column})::text, max({column})::text FROM ONLY {schema}.{table}"
+                "SELECT CASE WHEN min({column}) IS NOT NULL THEN format('%s', min({column})) END, \
+                 CASE WHEN max({column}) IS NOT NULL THEN format('%s', max({column})) END FROM ONLY {schema}.{table}"
             );
             let ends = self.attempt(&sql)?.unwrap_or_default();
             match ends.into_iter().next().as_deref() {

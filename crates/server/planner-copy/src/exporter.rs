@@ -6,6 +6,9 @@ use serde::de::DeserializeOwned;
 use crate::document::{NotExported, PlannerExport};
 use crate::error::PlannerCopyError;
 
+/// `lock_not_available`.
+const LOCK_TIMEOUT: &[u8; 5] = b"55P03";
+
 /// Export in progress.
 pub(crate) struct Exporter<'c> {
     pub(crate) connection: QueryConnection<'c>,
@@ -16,8 +19,12 @@ impl Exporter<'_> {
     /// Sends a query without which there is no export.
     pub(crate) fn query(&mut self, part: &str, sql: &str) -> Result<Vec<Row>, PlannerCopyError> {
         self.connection.query(sql).map_err(|error| {
+            let advice = match &error.sqlstate {
+                LOCK_TIMEOUT => "; another session has an exclusive lock on a table: export again when it has ended",
+                _ => "",
+            };
             PlannerCopyError::Failed(format!(
-                "cannot export the {part}: the server refuses the query ({error})"
+                "cannot export the {part}: the server refuses the query ({error}){advice}"
             ))
         })
     }
@@ -39,10 +46,8 @@ impl Exporter<'_> {
     ) -> Result<Result<Vec<Row>, LoginError>, PlannerCopyError> {
         self.query("transaction", "SAVEPOINT part")?;
         let answer = self.connection.query(sql);
-        let end = match answer {
-            Ok(_) => "RELEASE SAVEPOINT part",
-            Err(_) => "ROLLBACK TO SAVEPOINT part; RELEASE SAVEPOINT part",
-        };
+        // A rollback releases the locks, for which changes of tables would wait.
+        let end = "ROLLBACK TO SAVEPOINT part; RELEASE SAVEPOINT part";
         self.query("transaction", end)?;
         Ok(answer)
     }

@@ -58,8 +58,17 @@ struct TypeFacts {
     collations: HashMap<(String, String, i16), String>,
     /// Columns of the type tsvector, whose elements have an order of their own.
     text_search: Vec<(String, String, i16)>,
-    /// Type's name: whether its values are labels of the schema, and the type of a range's bounds.
-    types: HashMap<String, (bool, Option<String>)>,
+    types: HashMap<String, TypeFact>,
+}
+
+/// Facts about the type of values.
+struct TypeFact {
+    /// Whether the values are labels of the schema.
+    is_label: bool,
+    /// Type to cast a text to; `None` if that would execute code of the database.
+    base: Option<String>,
+    /// Type of a range's bounds.
+    subtype: Option<String>,
 }
 
 /// Masks all values of the export's statistics. Values for which the server refuses the replacement are left out, and
@@ -98,6 +107,20 @@ pub(crate) fn mask_statistics(
         removed.extend(order(exporter, batch)?);
     }
     remove(exporter, removed);
+    // A masked value may fail the checks of its domain.
+    for column in &mut exporter.export.statistics {
+        for slot in &mut column.slots {
+            let known = slot.value_type.as_ref().map(|name| facts.types.get(name));
+            if let Some(TypeFact {
+                is_label: false,
+                base: Some(base),
+                ..
+            }) = known.flatten()
+            {
+                slot.value_type = Some(base.clone());
+            }
+        }
+    }
     mask_combinations(exporter, mask)
 }
 
@@ -137,8 +160,12 @@ fn read_facts(exporter: &mut Exporter<'_>) -> Result<TypeFacts, PlannerCopyError
     }
     let sql = statistics_queries::value_types(&names);
     for row in exporter.query("types", &sql)? {
-        if let [Some(name), Some(is_label), subtype] = &row[..] {
-            let known = (is_label == "t", subtype.clone());
+        if let [Some(name), Some(is_label), base, subtype] = &row[..] {
+            let known = TypeFact {
+                is_label: is_label == "t",
+                base: base.clone(),
+                subtype: subtype.clone(),
+            };
             facts.types.insert(name.clone(), known);
         }
     }
@@ -169,14 +196,17 @@ fn slot_query(
     let (Some(values), Some(value_type)) = (&slot.values, &slot.value_type) else {
         return SlotQuery::Unchanged;
     };
-    let Some((is_label, subtype)) = facts.types.get(value_type) else {
+    let Some(known) = facts.types.get(value_type) else {
         return SlotQuery::Unknown;
     };
-    if *is_label {
+    if known.is_label {
         return SlotQuery::Unchanged;
     }
+    let Some(value_type) = &known.base else {
+        return SlotQuery::Unknown;
+    };
     if order == kind::RANGE_BOUNDS {
-        let bounds = subtype.as_ref().and_then(|subtype| {
+        let bounds = known.subtype.as_ref().and_then(|subtype| {
             let bounds = range_text::bounds(values)?;
             Some(range_query(value_type, subtype, bounds, mask))
         });
@@ -247,9 +277,12 @@ fn ends_query(
     let mut slots = column.slots.iter();
     let histogram = slots.find(|slot| slot.kind == kind::HISTOGRAM)?;
     let (values, value_type) = (histogram.values.as_ref()?, histogram.value_type.as_ref()?);
-    if facts.types.get(value_type)?.0 {
+    let known = facts.types.get(value_type)?;
+    if known.is_label {
         return None;
     }
+    // The server refuses the empty name, so that the values are removed.
+    let value_type = known.base.as_deref().unwrap_or("\"\"");
     let [low, high] = [low, high].map(|end| quote_literal(&(mask.replace)(end)));
     let masked = quote_literal(&(mask.replace)(values));
     let key = format!("v::{value_type} {collation}");
@@ -321,7 +354,7 @@ fn remove(exporter: &mut Exporter<'_>, mut places: Vec<Place>) {
         let name = column.describe();
         exporter.not_exported(
             format!("{part} of {name}"),
-            "a masked value is no value of the type, or masking does not know this kind",
+            "a masked value is no value of the type, masking does not know this kind, or a cast to the type may execute code",
         );
     }
 }

@@ -1,4 +1,11 @@
 //! Private server that plans with an export.
+//!
+//! An export has code of the exported database: functions, expressions of indexes, checks of domains. Any role of that
+//! database may have written it. It must not reach the machine of a check, and so none of it runs as a superuser:
+//!
+//! - The owner of the copy, a role without rights on the server, executes all definitions and reads all values.
+//! - No exported role is a superuser of the copy. So none may execute programs, read files or load libraries.
+//! - The superuser creates roles and extensions, and writes catalogues; its `search_path` is empty.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +19,9 @@ use crate::error::PlannerCopyError;
 use crate::not_restored::NotRestored;
 use crate::quoting::quote_literal;
 use crate::relation_files::RelationFiles;
+use crate::restore_connections::{OWNER, RestoreConnections, SUPERUSER};
 use crate::restore_ranges::{INDEX_VALUE_MAJOR, Leaves};
+use crate::restore_sizes::KnownRelations;
 use crate::{perturb, restore_objects, restore_ranges, restore_sizes, restore_statistics};
 
 /// Time limit of the queries of one connection.
@@ -21,7 +30,9 @@ const TIME_MAX: Duration = Duration::from_secs(1_800);
 const CHECKSUMS_MAJOR: u16 = 18;
 
 /// Settings of the private server itself. Nothing may read or write relations whose blocks are holes.
-const OWN_SETTINGS: [(&str, &str); 5] = [
+const OWN_SETTINGS: [(&str, &str); 6] = [
+    // Statistics are written through a view with columns of the type anyarray.
+    ("allow_system_table_mods", "on"),
     ("autovacuum", "off"),
     ("fsync", "off"),
     ("full_page_writes", "off"),
@@ -40,7 +51,7 @@ pub struct CopyRequest<'a> {
     pub dirs: &'a Dirs,
     /// Settings in addition to those of the export, which replace them.
     pub settings: &'a [(String, String)],
-    /// Applies a change to the empty tables, before they get their sizes.
+    /// Applies a change to the empty tables, before they get their sizes. The user of the target is the owner of the database.
     pub change: &'a mut dyn FnMut(&Target) -> Result<(), String>,
 }
 
@@ -62,44 +73,19 @@ impl PlannerServer {
     /// If the server cannot be created, the change fails, or a setting of the request is refused.
     pub fn create(request: CopyRequest<'_>) -> Result<Self, PlannerCopyError> {
         let (export, major) = (request.export, request.installation.major);
-        let initdb = match major >= CHECKSUMS_MAJOR {
-            true => vec!["--no-data-checksums".to_owned()],
-            false => Vec::new(),
-        };
-        let own = OWN_SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let options = Options {
-            initdb,
-            settings: own.to_vec(),
-            ..Options::default()
-        };
-        let mut sandbox = Sandbox::create(request.installation, options, request.dirs)?;
+        let mut sandbox = create_sandbox(&request)?;
         let mut left_out = Vec::new();
         let target = start(&mut sandbox, "template1")?;
-        with_connection(&target, "template1", "create the database", |connection| {
-            restore_objects::create_roles(connection, export, &mut left_out);
-            restore_objects::create_database(connection, export, major, &mut left_out)
+        with_superuser(&target, "template1", "create the database", |superuser| {
+            restore_objects::create_roles(superuser, export, &mut left_out)?;
+            restore_objects::create_database(superuser, export, major, &mut left_out)
         })?;
         let target = target_of(&sandbox, &export.database)?;
-        let (known, leaves) = with_connection(
-            &target,
-            &export.database,
-            "create the schema",
-            |connection| {
-                restore_objects::create_objects(connection, export, &mut left_out)?;
-                restore_statistics::write_columns(connection, export, major, &mut left_out)?;
-                restore_statistics::write_extended(connection, export, major, &mut left_out)?;
-                restore_objects::apply_settings(connection, export, &mut left_out);
-                let leaves = match major >= INDEX_VALUE_MAJOR {
-                    true => restore_ranges::make_leaves(connection, export)?,
-                    false => Leaves::new(),
-                };
-                Ok((restore_sizes::known_relations(connection, export)?, leaves))
-            },
-        )?;
+        let (known, leaves) = restore(&target, export, major, &mut left_out)?;
         set_all(&target, &export.database, request.settings)?;
         (request.change)(&target).map_err(PlannerCopyError::Failed)?;
         let (sized, block_size, segment_bytes) =
-            with_connection(&target, &export.database, "set the sizes", |connection| {
+            with_superuser(&target, &export.database, "set the sizes", |connection| {
                 let sized = restore_sizes::sized_relations(
                     connection,
                     export,
@@ -156,7 +142,7 @@ impl PlannerServer {
     /// If the server cannot be reached, or refuses.
     pub fn perturb(&mut self, export: &PlannerExport, copy: u32) -> Result<(), PlannerCopyError> {
         let copies = (self.copy, copy);
-        with_connection(
+        with_superuser(
             &self.target,
             &self.database,
             "perturb the statistics",
@@ -166,7 +152,7 @@ impl PlannerServer {
         Ok(())
     }
 
-    /// Returns the address of the copied database.
+    /// Returns the address of the copied database, with its owner as the user.
     pub fn target(&self) -> &Target {
         &self.target
     }
@@ -177,42 +163,125 @@ impl PlannerServer {
     }
 }
 
+fn create_sandbox(request: &CopyRequest<'_>) -> Result<Sandbox, PlannerCopyError> {
+    // An exported role may have the usual name of a superuser, without the rights of one.
+    let mut initdb = vec![format!("--username={SUPERUSER}")];
+    if request.installation.major >= CHECKSUMS_MAJOR {
+        initdb.push("--no-data-checksums".to_owned());
+    }
+    let own = OWN_SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let options = Options {
+        initdb,
+        settings: own.to_vec(),
+        ..Options::default()
+    };
+    Ok(Sandbox::create(
+        request.installation,
+        options,
+        request.dirs,
+    )?)
+}
+
+/// Creates the objects, with statistics and settings. Returns the relations before a change, and leaves of indexes.
+fn restore(
+    target: &Target,
+    export: &PlannerExport,
+    major: u16,
+    left_out: &mut Vec<NotRestored>,
+) -> Result<(KnownRelations, Leaves), PlannerCopyError> {
+    let database = &export.database;
+    with_connection(target, (OWNER, database), "create the schema", |owner| {
+        restore_objects::create_schemas(owner, export, left_out)
+    })?;
+    // Schemas are still empty, so that no script of an extension can find an object of the export.
+    with_superuser(target, database, "create the extensions", |superuser| {
+        restore_objects::create_extensions(superuser, export, left_out)?;
+        restore_statistics::permit_writes(superuser)
+    })?;
+    let action = "create the schema";
+    with_connection(target, (OWNER, database), action, |owner| {
+        restore_objects::create_objects(owner, export, left_out)?;
+        restore_statistics::write_columns(owner, export, major, left_out)
+    })?;
+    let dialer = Dialer::new(target).map_err(|error| failed(action, &error))?;
+    let open = |role| open(&dialer, (role, database)).map_err(|error| failed(action, &error));
+    let mut connections = RestoreConnections {
+        superuser: open(SUPERUSER)?,
+        owner: open(OWNER)?,
+    };
+    let mut finish = || -> Result<_, LoginError> {
+        restore_statistics::write_extended(&mut connections, export, major, left_out)?;
+        let leaves = match major >= INDEX_VALUE_MAJOR {
+            true => restore_ranges::make_leaves(&mut connections, export)?,
+            false => Leaves::new(),
+        };
+        let superuser = &mut connections.superuser;
+        restore_statistics::end_writes(superuser)?;
+        restore_objects::grant_all(superuser)?;
+        restore_objects::apply_settings(superuser, export, major, left_out)?;
+        Ok((restore_sizes::known_relations(superuser, export)?, leaves))
+    };
+    finish().map_err(|error| failed(action, &error))
+}
+
 fn start(sandbox: &mut Sandbox, database: &str) -> Result<Target, PlannerCopyError> {
     sandbox.start()?;
     target_of(sandbox, database)
 }
 
-/// Returns a database of the server by its socket, which needs no password for any role.
+/// Returns a database of the server by its socket, which needs no password for any role. The user is its owner.
 fn target_of(sandbox: &Sandbox, database: &str) -> Result<Target, PlannerCopyError> {
-    let endpoint = sandbox.endpoint();
+    let mut endpoint = sandbox.endpoint();
+    OWNER.clone_into(&mut endpoint.user);
     let url = endpoint
         .socket_url(database)
         .unwrap_or_else(|| endpoint.url(database));
     Target::parse(&url, |_| None).map_err(|error| PlannerCopyError::Failed(error.to_string()))
 }
 
+fn failed(action: &str, reason: &dyn std::fmt::Display) -> PlannerCopyError {
+    PlannerCopyError::Failed(format!("the private server could not {action}: {reason}"))
+}
+
+/// Connects as a role to a database. Settings of the export do not apply: with its `search_path`, an operator of the export
+/// could replace one of the server.
+fn open<'d>(
+    dialer: &'d Dialer,
+    (role, database): (&str, &str),
+) -> Result<QueryConnection<'d>, LoginError> {
+    let settings = [("search_path", ""), ("standard_conforming_strings", "on")];
+    let login = Login {
+        user: role.into(),
+        database: database.into(),
+        application: "rehearse".into(),
+        role: None,
+        settings: settings
+            .map(|(name, value)| (name.into(), value.into()))
+            .into(),
+    };
+    let mut connection = dialer.open_query_connection(&login)?;
+    connection.limit(TIME_MAX);
+    Ok(connection)
+}
+
 fn with_connection<T>(
+    target: &Target,
+    login: (&str, &str),
+    action: &str,
+    work: impl FnOnce(&mut QueryConnection<'_>) -> Result<T, LoginError>,
+) -> Result<T, PlannerCopyError> {
+    let dialer = Dialer::new(target).map_err(|error| failed(action, &error))?;
+    let mut connection = open(&dialer, login).map_err(|error| failed(action, &error))?;
+    work(&mut connection).map_err(|error| failed(action, &error))
+}
+
+fn with_superuser<T>(
     target: &Target,
     database: &str,
     action: &str,
     work: impl FnOnce(&mut QueryConnection<'_>) -> Result<T, LoginError>,
 ) -> Result<T, PlannerCopyError> {
-    let failed = |reason: &dyn std::fmt::Display| {
-        PlannerCopyError::Failed(format!("the private server could not {action}: {reason}"))
-    };
-    let dialer = Dialer::new(target).map_err(|error| failed(&error))?;
-    let login = Login {
-        user: "postgres".into(),
-        database: database.into(),
-        application: "rehearse".into(),
-        role: None,
-        settings: [].into(),
-    };
-    let mut connection = dialer
-        .open_query_connection(&login)
-        .map_err(|error| failed(&error))?;
-    connection.limit(TIME_MAX);
-    work(&mut connection).map_err(|error| failed(&error))
+    with_connection(target, (SUPERUSER, database), action, work)
 }
 
 /// Sets the settings of the request. The next start uses them.
@@ -227,7 +296,7 @@ fn set_all(
             restore_objects::quote_setting(name),
             quote_literal(value)
         );
-        let set = with_connection(
+        let set = with_superuser(
             target,
             database,
             &format!("set {name} to {value}"),

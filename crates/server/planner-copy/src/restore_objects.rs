@@ -2,39 +2,52 @@
 
 use connect::login::{LoginError, QueryConnection};
 
-use crate::document::{DatabaseLocale, PlannerExport, SchemaObject};
+use crate::document::{DatabaseLocale, PlannerExport, SchemaObject, ServerSetting};
 use crate::not_restored::NotRestored;
 use crate::quoting::{quote_identifier, quote_literal};
+use crate::restore_connections::OWNER;
+use crate::setting_values::{EXPORTED_SETTINGS, assigned_value};
 
+/// Kinds of objects of the export.
+const SCHEMA: &str = "schema";
+const EXTENSION: &str = "extension";
+/// Beginning of the statement that creates an extension, as an export has it.
+const CREATE_EXTENSION: &str = "CREATE EXTENSION IF NOT EXISTS ";
 /// First version with ICU as the provider of a database.
 const ICU_DATABASE_MAJOR: u16 = 15;
 
-/// Creates the roles, with the right to log in and without passwords.
+/// Extensions that connect to other systems. Private servers do not have them.
+pub const REACHING_EXTENSIONS: [&str; 9] = [
+    "dblink",
+    "http",
+    "pg_net",
+    "aws_s3",
+    "aws_lambda",
+    "azure_storage",
+    "azure_ai",
+    "amqp",
+    "plproxy",
+];
+
+/// Creates the owner of the database, and the roles with the right to log in and without passwords. Exported superusers are
+/// none here; policies of rows do not apply to them either.
 pub(crate) fn create_roles(
-    connection: &mut QueryConnection<'_>,
+    superuser: &mut QueryConnection<'_>,
     export: &PlannerExport,
     left_out: &mut Vec<NotRestored>,
-) {
+) -> Result<(), LoginError> {
+    let owner = quote_identifier(OWNER);
+    superuser.query(&format!("CREATE ROLE {owner} LOGIN BYPASSRLS"))?;
     for role in &export.roles {
         let name = quote_identifier(&role.name);
-        let superuser = if role.superuser {
-            "SUPERUSER"
-        } else {
-            "NOSUPERUSER"
+        let bypass = match role.bypass_rls || role.superuser {
+            true => "BYPASSRLS",
+            false => "NOBYPASSRLS",
         };
-        let bypass = if role.bypass_rls {
-            "BYPASSRLS"
-        } else {
-            "NOBYPASSRLS"
-        };
-        let attributes = format!("LOGIN {superuser} {bypass}");
-        // The superuser of the private server may be among them.
-        let created = connection
-            .query(&format!("CREATE ROLE {name} {attributes}"))
-            .or_else(|_| match role.superuser {
-                true => connection.query(&format!("ALTER ROLE {name} {attributes}")),
-                false => Ok(Vec::new()),
-            });
+        // The owner may give tables to each role.
+        let created = superuser.query(&format!(
+            "CREATE ROLE {name} LOGIN NOSUPERUSER {bypass}; GRANT {name} TO {owner}"
+        ));
         note(left_out, &format!("role {}", role.name), created);
     }
     for role in &export.roles {
@@ -47,10 +60,11 @@ pub(crate) fn create_roles(
             note(
                 left_out,
                 &format!("membership of {}", role.name),
-                connection.query(&sql),
+                superuser.query(&sql),
             );
         }
     }
+    Ok(())
 }
 
 /// Creates the database with the locale of the export, or with the nearest that the machine has.
@@ -70,7 +84,10 @@ pub(crate) fn create_database(
         .enumerate()
     {
         let encoding = quote_literal(&export.locale.encoding);
-        let sql = format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING {encoding} {clause}");
+        let sql = format!(
+            "CREATE DATABASE {name} OWNER {} TEMPLATE template0 ENCODING {encoding} {clause}",
+            quote_identifier(OWNER)
+        );
         match connection.query(&sql) {
             Ok(_) if place == 0 => return Ok(()),
             Ok(_) => {
@@ -137,17 +154,70 @@ fn locale_choices(locale: &DatabaseLocale, major: u16) -> Vec<(String, String)> 
     choices
 }
 
-/// Creates the objects, and repeats those that fail until no further one succeeds: an object may need a later one.
-pub(crate) fn create_objects(
-    connection: &mut QueryConnection<'_>,
+/// Creates the schemas.
+pub(crate) fn create_schemas(
+    owner: &mut QueryConnection<'_>,
     export: &PlannerExport,
     left_out: &mut Vec<NotRestored>,
 ) -> Result<(), LoginError> {
-    connection.query(
-        "SET check_function_bodies = off; SET search_path = ''; SET client_min_messages = error; \
-         SET default_tablespace = ''",
+    let schemas = export.objects.iter().filter(|one| one.kind == SCHEMA);
+    create_in_any_order(owner, schemas.collect(), left_out)
+}
+
+/// Creates the extensions, except those that connect to other systems, and gives the schemas to the owner.
+pub(crate) fn create_extensions(
+    superuser: &mut QueryConnection<'_>,
+    export: &PlannerExport,
+    left_out: &mut Vec<NotRestored>,
+) -> Result<(), LoginError> {
+    let extensions = export.objects.iter().filter(|one| one.kind == EXTENSION);
+    // The superuser executes these statements, so they must be of this kind.
+    let (extensions, unknown): (Vec<_>, Vec<_>) =
+        extensions.partition(|one| one.sql.starts_with(CREATE_EXTENSION) && !one.sql.contains(';'));
+    left_out.extend(unknown.into_iter().map(|one| NotRestored {
+        subject: format!("extension {}", one.name),
+        reason: "its statement in the export creates no extension".to_owned(),
+    }));
+    let (reaching, others): (Vec<_>, Vec<_>) = extensions
+        .into_iter()
+        .partition(|one| REACHING_EXTENSIONS.contains(&one.name.as_str()));
+    left_out.extend(reaching.into_iter().map(|one| NotRestored {
+        subject: format!("extension {}", one.name),
+        reason: "it connects to other systems, which a private server must not do".to_owned(),
+    }));
+    superuser.query("SET client_min_messages = error")?;
+    create_in_any_order(superuser, others, left_out)?;
+    let owner = quote_identifier(OWNER);
+    superuser.query(&format!("ALTER SCHEMA public OWNER TO {owner}"))?;
+    // A role needs the right to create tables if it gets one.
+    superuser.query(
+        "DO $$ DECLARE s text; BEGIN FOR s IN SELECT nspname FROM pg_catalog.pg_namespace \
+         WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' LOOP \
+         EXECUTE pg_catalog.format('GRANT ALL ON SCHEMA %I TO PUBLIC', s); END LOOP; END $$",
     )?;
-    let mut waiting: Vec<&SchemaObject> = export.objects.iter().collect();
+    Ok(())
+}
+
+/// Creates the other objects.
+pub(crate) fn create_objects(
+    owner: &mut QueryConnection<'_>,
+    export: &PlannerExport,
+    left_out: &mut Vec<NotRestored>,
+) -> Result<(), LoginError> {
+    let objects = export.objects.iter();
+    let objects = objects.filter(|one| one.kind != SCHEMA && one.kind != EXTENSION);
+    create_in_any_order(owner, objects.collect(), left_out)
+}
+
+/// Creates objects, and repeats those that fail until no further one succeeds: an object may need a later one.
+fn create_in_any_order(
+    connection: &mut QueryConnection<'_>,
+    mut waiting: Vec<&SchemaObject>,
+    left_out: &mut Vec<NotRestored>,
+) -> Result<(), LoginError> {
+    connection.query(
+        "SET check_function_bodies = off; SET client_min_messages = error; SET default_tablespace = ''",
+    )?;
     loop {
         let mut failed: Vec<(&SchemaObject, LoginError)> = Vec::new();
         let before = waiting.len();
@@ -164,39 +234,54 @@ pub(crate) fn create_objects(
                 subject: format!("{} {}", object.kind, object.name),
                 reason: error.message,
             }));
-            break;
+            return Ok(());
         }
         waiting = failed.into_iter().map(|(object, _)| object).collect();
     }
-    // Rights are not what is checked, and a role without them would get no plan.
-    connection.query(
+}
+
+/// Grants all rights on the objects to all roles: rights are not what is checked, and a role without them would get no plan.
+/// Functions keep the default, and those of extensions theirs, since some reach files of the server.
+pub(crate) fn grant_all(superuser: &mut QueryConnection<'_>) -> Result<(), LoginError> {
+    superuser.query(
         "DO $$ DECLARE s text; BEGIN FOR s IN SELECT nspname FROM pg_catalog.pg_namespace \
          WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' LOOP \
-         EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA %I TO PUBLIC', s); \
+         EXECUTE pg_catalog.format('GRANT ALL ON SCHEMA %I TO PUBLIC', s); \
          EXECUTE pg_catalog.format('GRANT ALL ON ALL TABLES IN SCHEMA %I TO PUBLIC', s); \
-         EXECUTE pg_catalog.format('GRANT ALL ON ALL SEQUENCES IN SCHEMA %I TO PUBLIC', s); \
-         EXECUTE pg_catalog.format('GRANT ALL ON ALL FUNCTIONS IN SCHEMA %I TO PUBLIC', s); END LOOP; END $$",
+         EXECUTE pg_catalog.format('GRANT ALL ON ALL SEQUENCES IN SCHEMA %I TO PUBLIC', s); END LOOP; END $$",
     )?;
     Ok(())
 }
 
-/// Sets what the server, its databases and roles had set, and then the settings of the request.
+/// Sets what the server, its databases and roles had set. Other settings than those of an export are left out: some execute
+/// programs.
 pub(crate) fn apply_settings(
-    connection: &mut QueryConnection<'_>,
+    superuser: &mut QueryConnection<'_>,
     export: &PlannerExport,
+    major: u16,
     left_out: &mut Vec<NotRestored>,
-) {
-    for setting in &export.settings {
-        let sql = format!(
-            "ALTER SYSTEM SET {} = {}",
-            quote_setting(&setting.name),
-            quote_literal(&setting.value)
-        );
-        note(
-            left_out,
-            &format!("setting {}", setting.name),
-            connection.query(&sql),
-        );
+) -> Result<(), LoginError> {
+    let known = superuser.query(&format!(
+        "SELECT name FROM pg_catalog.pg_settings WHERE {EXPORTED_SETTINGS}"
+    ))?;
+    let known: Vec<String> = known.into_iter().flatten().flatten().collect();
+    let mut assign = |command: &str, name: &str, value: &str| -> Result<(), String> {
+        if !known.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            return Err("this version has no such setting that changes plans".to_owned());
+        }
+        let value = assigned_value(name, value, u32::from(major))
+            .ok_or_else(|| "its value is no list of names".to_owned())?;
+        let sql = format!("{command} SET {} = {value}", quote_setting(name));
+        superuser
+            .query(&sql)
+            .map(drop)
+            .map_err(|error| error.message)
+    };
+    for ServerSetting { name, value } in &export.settings {
+        if let Err(reason) = assign("ALTER SYSTEM", name, value) {
+            let subject = format!("setting {name}");
+            left_out.push(NotRestored { subject, reason });
+        }
     }
     let database = quote_identifier(&export.database);
     for setting in &export.role_settings {
@@ -205,21 +290,13 @@ pub(crate) fn apply_settings(
             (Some(role), true) => format!("ROLE {} IN DATABASE {database}", quote_identifier(role)),
             (Some(role), false) => format!("ROLE {}", quote_identifier(role)),
         };
-        let value = match setting.name.as_str() {
-            // A list of names, in which each is quoted already.
-            "search_path" if !setting.value.is_empty() => setting.value.clone(),
-            _ => quote_literal(&setting.value),
-        };
-        let sql = format!(
-            "ALTER {whose} SET {} = {value}",
-            quote_setting(&setting.name)
-        );
-        note(
-            left_out,
-            &format!("setting {} of {whose}", setting.name),
-            connection.query(&sql),
-        );
+        let command = format!("ALTER {whose}");
+        if let Err(reason) = assign(&command, &setting.name, &setting.value) {
+            let subject = format!("setting {} of {whose}", setting.name);
+            left_out.push(NotRestored { subject, reason });
+        }
     }
+    Ok(())
 }
 
 /// Quotes the parts of a setting's name.

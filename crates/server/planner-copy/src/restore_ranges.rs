@@ -7,10 +7,11 @@
 
 use std::collections::HashMap;
 
-use connect::login::{LoginError, QueryConnection};
+use connect::login::LoginError;
 
 use crate::document::PlannerExport;
 use crate::quoting::quote_literal;
+use crate::restore_connections::RestoreConnections;
 
 /// First version in which the planner takes the value from the index.
 pub(crate) const INDEX_VALUE_MAJOR: u16 = 12;
@@ -18,9 +19,10 @@ pub(crate) const INDEX_VALUE_MAJOR: u16 = 12;
 /// Block of a leaf, by the OID of the index.
 pub(crate) type Leaves = HashMap<u32, Vec<u8>>;
 
-/// Complete B-tree indexes on a plain column: OID, schema, table, leading column, columns with types, keys.
+/// Complete B-tree indexes on a plain column: OID, schema, table, leading column, columns with types, keys. Without a
+/// length, and with the modifier -1, `format_type` returns `bpchar` and `"bit"` for types that `character` and `bit` would cut to one character.
 const INDEXES_SQL: &str = "SELECT i.indexrelid, n.nspname, c.relname, a.attname, \
-     (SELECT string_agg(format('c%s %s', x.attnum, format_type(x.atttypid, NULL)) \
+     (SELECT string_agg(format('c%s %s', x.attnum, format_type(x.atttypid, -1)) \
        || CASE WHEN x.attcollation <> 0 THEN (SELECT format(' COLLATE %I.%I', cn.nspname, co.collname) \
           FROM pg_catalog.pg_collation co JOIN pg_catalog.pg_namespace cn ON cn.oid = co.collnamespace \
           WHERE co.oid = x.attcollation) ELSE '' END, ', ' ORDER BY x.attnum) \
@@ -29,7 +31,7 @@ const INDEXES_SQL: &str = "SELECT i.indexrelid, n.nspname, c.relname, a.attname,
       CASE WHEN i.indoption[0] & 2 = 2 THEN 'NULLS FIRST' ELSE 'NULLS LAST' END) \
       || coalesce((SELECT string_agg(format(', c%s', x.attnum), '' ORDER BY x.attnum) \
       FROM pg_catalog.pg_attribute x WHERE x.attrelid = i.indexrelid AND x.attnum > 1), ''), \
-     format_type(a.atttypid, NULL) \
+     format_type(a.atttypid, -1) \
      FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indrelid \
      JOIN pg_catalog.pg_class t ON t.oid = i.indexrelid JOIN pg_catalog.pg_am am ON am.oid = t.relam AND am.amname = 'btree' \
      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
@@ -40,7 +42,7 @@ const INDEXES_SQL: &str = "SELECT i.indexrelid, n.nspname, c.relname, a.attname,
 
 /// Makes the leaves. An index whose leaf cannot be made gets none.
 pub(crate) fn make_leaves(
-    connection: &mut QueryConnection<'_>,
+    connections: &mut RestoreConnections<'_>,
     export: &PlannerExport,
 ) -> Result<Leaves, LoginError> {
     let mut ranges: HashMap<(&str, &str, &str), &(String, String)> = HashMap::new();
@@ -53,8 +55,10 @@ pub(crate) fn make_leaves(
     if ranges.is_empty() {
         return Ok(leaves);
     }
-    let rows = connection.query(INDEXES_SQL)?;
-    connection.query("CREATE SCHEMA rehearse_ranges")?;
+    // Input functions of the values may be code of the export.
+    let RestoreConnections { superuser, owner } = connections;
+    let rows = owner.query(INDEXES_SQL)?;
+    owner.query("CREATE SCHEMA rehearse_ranges")?;
     for row in rows {
         let [
             Some(oid),
@@ -73,7 +77,7 @@ pub(crate) fn make_leaves(
             continue;
         };
         let (low, high) = (quote_literal(low), quote_literal(high));
-        let made = connection.query(&format!(
+        let made = owner.query(&format!(
             "DROP TABLE IF EXISTS rehearse_ranges.t; CREATE TABLE rehearse_ranges.t ({columns}); \
              INSERT INTO rehearse_ranges.t (c1) VALUES ({low}::{kind}), ({high}::{kind}); \
              CREATE INDEX i ON rehearse_ranges.t ({keys})"
@@ -82,7 +86,7 @@ pub(crate) fn make_leaves(
             continue;
         }
         let size = export.block_size;
-        let page = connection.query(&format!(
+        let page = superuser.query(&format!(
             "SELECT encode(pg_catalog.pg_read_binary_file(pg_catalog.pg_relation_filepath('rehearse_ranges.i'), \
              {size}, {size}, true), 'hex')"
         ));
@@ -98,7 +102,7 @@ pub(crate) fn make_leaves(
             leaves.insert(oid, page);
         }
     }
-    connection.query("DROP SCHEMA rehearse_ranges CASCADE")?;
+    owner.query("DROP SCHEMA rehearse_ranges CASCADE")?;
     Ok(leaves)
 }
 

@@ -6,6 +6,7 @@ use connect::login::{LoginError, QueryConnection};
 
 use crate::btree_pages;
 use crate::document::{PlannerExport, RelationSize};
+use crate::metapages;
 use crate::not_restored::NotRestored;
 use crate::relation_files::FirstBlocks;
 use crate::restore_ranges::{Leaves, from_hex};
@@ -167,7 +168,9 @@ fn of_record(
                 leaf,
             }
         }
-        (Some("gin" | "brin"), Some(page)) => FirstBlocks::Copied(page),
+        (Some(method @ ("gin" | "brin")), Some(page)) if metapages::is_written(method, &page) => {
+            FirstBlocks::Copied(page)
+        }
         _ => FirstBlocks::Unchanged,
     };
     SizedRelation {

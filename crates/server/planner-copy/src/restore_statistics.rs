@@ -2,7 +2,8 @@
 //!
 //! All versions get them in the same way, through `pg_statistic` and `pg_statistic_ext_data`: a superuser may write
 //! there, and each slot arrives as it was. `pg_restore_attribute_stats` (from 18) refuses the kinds of extensions, and
-//! has no counterpart in earlier versions. `array_in` makes an array of any type from a text.
+//! has no counterpart in earlier versions. `array_in` makes an array of any type from a text. For a domain it executes the
+//! checks, which are code of the export. So the owner of the database inserts, through a view of the superuser.
 
 use connect::login::{LoginError, QueryConnection};
 
@@ -10,6 +11,7 @@ use crate::document::{ColumnStatistics, ExtendedStatistics, PlannerExport, Stati
 use crate::not_restored::NotRestored;
 use crate::quoting::{quote_identifier, quote_literal};
 use crate::restore_combinations;
+use crate::restore_connections::{OWNER, RestoreConnections};
 use crate::restore_ranges::INDEX_VALUE_MAJOR;
 
 /// First version with collations of statistics.
@@ -18,26 +20,47 @@ const COLLATIONS_MAJOR: u16 = 12;
 const EXTENDED_DATA_MAJOR: u16 = 12;
 /// First version in which that catalogue distinguishes inheritance.
 const EXTENDED_INHERIT_MAJOR: u16 = 15;
+/// Schema of the view through which statistics are written.
+const WRITING: &str = "rehearse_statistics";
 /// Rows that one query writes.
 const BATCH: usize = 50;
 /// Number of slots of `pg_statistic`.
 const SLOTS: usize = 5;
 
+/// Permits the owner of the database to write statistics of columns, and to read those that it makes.
+pub(crate) fn permit_writes(superuser: &mut QueryConnection<'_>) -> Result<(), LoginError> {
+    let owner = quote_identifier(OWNER);
+    superuser.query(&format!(
+        "CREATE SCHEMA {WRITING}; CREATE VIEW {WRITING}.pg_statistic AS SELECT * FROM pg_catalog.pg_statistic; \
+         GRANT USAGE ON SCHEMA {WRITING} TO {owner}; GRANT SELECT, INSERT ON {WRITING}.pg_statistic TO {owner}; \
+         GRANT SELECT ON ALL TABLES IN SCHEMA pg_catalog TO PUBLIC"
+    ))?;
+    Ok(())
+}
+
+/// Ends the permission to write.
+pub(crate) fn end_writes(superuser: &mut QueryConnection<'_>) -> Result<(), LoginError> {
+    superuser.query(&format!(
+        "DROP VIEW {WRITING}.pg_statistic; DROP SCHEMA {WRITING}"
+    ))?;
+    Ok(())
+}
+
 /// Writes the statistics of columns.
 pub(crate) fn write_columns(
-    connection: &mut QueryConnection<'_>,
+    owner: &mut QueryConnection<'_>,
     export: &PlannerExport,
     major: u16,
     left_out: &mut Vec<NotRestored>,
 ) -> Result<(), LoginError> {
     for batch in export.statistics.chunks(BATCH) {
         let texts: Vec<String> = batch.iter().map(|one| insert(one, major)).collect();
-        if connection.query(&texts.join(";\n")).is_ok() {
+        if owner.query(&texts.join(";\n")).is_ok() {
             continue;
         }
         for (column, text) in batch.iter().zip(&texts) {
-            if let Err(error) = connection.query(text) {
-                if connection.is_closed() {
+            if let Err(error) = owner.query(text) {
+                if owner.is_closed() {
                     return Err(error);
                 }
                 left_out.push(NotRestored {
@@ -112,7 +135,7 @@ fn insert(column: &ColumnStatistics, major: u16) -> String {
         None => format!("a.attnum = {}", column.number),
     };
     format!(
-        "INSERT INTO pg_catalog.pg_statistic ({}) SELECT {} FROM pg_catalog.pg_attribute a \
+        "INSERT INTO {WRITING}.pg_statistic ({}) SELECT {} FROM pg_catalog.pg_attribute a \
          WHERE a.attrelid = pg_catalog.to_regclass({}) AND {condition} AND NOT a.attisdropped",
         names.join(", "),
         values.join(", "),
@@ -148,7 +171,7 @@ fn array(slot: &StatisticsSlot, range: Option<&(String, String)>) -> String {
 
 /// Writes the data of extended statistics.
 pub(crate) fn write_extended(
-    connection: &mut QueryConnection<'_>,
+    connections: &mut RestoreConnections<'_>,
     export: &PlannerExport,
     major: u16,
     left_out: &mut Vec<NotRestored>,
@@ -162,28 +185,30 @@ pub(crate) fn write_extended(
         types.push("pg_mcv_list");
     }
     for name in types {
-        connection.query(&format!(
+        connections.superuser.query(&format!(
             "CREATE CAST (bytea AS pg_catalog.{name}) WITHOUT FUNCTION"
         ))?;
     }
     for one in &export.extended_statistics {
         let list = one.combinations.as_deref();
         let mcv = match list.filter(|_| major >= EXTENDED_DATA_MAJOR) {
-            Some(list) => restore_combinations::serialise(connection, (one, list), major)
-                .unwrap_or_else(|reason| {
-                    left_out.push(NotRestored {
-                        subject: format!(
-                            "most common values of the extended statistics {}.{}",
-                            one.schema, one.name
-                        ),
-                        reason,
-                    });
-                    None
-                }),
+            Some(list) => {
+                restore_combinations::serialise(&mut connections.owner, (one, list), major)
+                    .unwrap_or_else(|reason| {
+                        left_out.push(NotRestored {
+                            subject: format!(
+                                "most common values of the extended statistics {}.{}",
+                                one.schema, one.name
+                            ),
+                            reason,
+                        });
+                        None
+                    })
+            }
             None => None,
         };
         let sql = write_one(one, mcv.as_ref(), major);
-        if let Err(error) = connection.query(&sql) {
+        if let Err(error) = connections.superuser.query(&sql) {
             left_out.push(NotRestored {
                 subject: format!(
                     "data of the extended statistics {}.{}",
@@ -198,7 +223,10 @@ pub(crate) fn write_extended(
 
 fn write_one(one: &ExtendedStatistics, mcv: Option<&String>, major: u16) -> String {
     let value = |hex: Option<&String>, name: &str| match hex {
-        Some(hex) => format!("'\\x{hex}'::bytea::pg_catalog.{name}"),
+        Some(hex) => format!(
+            "{}::bytea::pg_catalog.{name}",
+            quote_literal(&format!("\\x{hex}"))
+        ),
         None => "NULL".to_owned(),
     };
     let ndistinct = value(one.ndistinct.as_ref(), "pg_ndistinct");

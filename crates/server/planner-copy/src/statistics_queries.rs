@@ -8,7 +8,7 @@ pub(crate) const EXTENDED_VIEW_VERSION: u32 = 120_000;
 /// Relations of users.
 const USER_RELATIONS: &str = "n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'";
 
-/// Sizes of relations with files, and of partitioned ones.
+/// Sizes of relations with files, and of partitioned ones, with the keys of B-trees.
 pub(crate) fn sizes() -> String {
     format!(
         "SELECT row_to_json(x) FROM (SELECT n.nspname AS schema, c.relname AS name, c.relkind::text AS kind, \
@@ -16,12 +16,11 @@ pub(crate) fn sizes() -> String {
           THEN coalesce(pg_relation_size(c.oid, 'main'), 0) / current_setting('block_size')::int ELSE 0 END AS pages, \
          c.relpages, c.reltuples::float8 AS reltuples, c.relallvisible, am.amname AS method, \
          NULL::text AS metapage, \
-         CASE WHEN am.amname = 'btree' THEN (SELECT sum(CASE WHEN t.typlen > 0 THEN t.typlen ELSE coalesce( \
-           (SELECT max(s.avg_width) FROM pg_stats s JOIN pg_class r ON r.oid = i.indrelid JOIN pg_attribute k ON k.attrelid = r.oid \
-            AND k.attnum = i.indkey[a.attnum - 1] WHERE s.schemaname = n.nspname AND s.tablename = r.relname \
-            AND s.attname = k.attname), 32) END) \
+         CASE WHEN am.amname = 'btree' THEN (SELECT r.relname FROM pg_class r WHERE r.oid = i.indrelid) END AS table, \
+         CASE WHEN am.amname = 'btree' THEN (SELECT json_agg(json_build_object('length', t.typlen, 'column', k.attname)) \
           FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid \
-          WHERE a.attrelid = c.oid AND a.attnum > 0) END AS key_width \
+          LEFT JOIN pg_attribute k ON k.attrelid = i.indrelid AND k.attnum = i.indkey[a.attnum - 1] \
+          WHERE a.attrelid = c.oid AND a.attnum > 0) END AS keys \
          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
          LEFT JOIN pg_index i ON i.indexrelid = c.oid \
          LEFT JOIN pg_am am ON am.oid = c.relam AND c.relkind IN ('i', 'I') \
@@ -39,7 +38,20 @@ pub(crate) fn metapages() -> String {
     )
 }
 
-/// Rows of `pg_statistic`, for superusers.
+/// Tablespaces with costs of their own: name, options, number of relations of users.
+pub(crate) fn tablespaces() -> String {
+    format!(
+        "SELECT quote_ident(s.spcname), array_to_string(s.spcoptions, ', '), count(*) FROM pg_tablespace s \
+         JOIN pg_database d ON d.datname = current_database() \
+         JOIN pg_class c ON c.reltablespace = s.oid OR c.reltablespace = 0 AND d.dattablespace = s.oid \
+         JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE s.spcoptions IS NOT NULL AND c.relkind IN ('r', 'm', 'i') AND {USER_RELATIONS} \
+         GROUP BY s.spcname, s.spcoptions ORDER BY s.spcname"
+    )
+}
+
+/// Rows of `pg_statistic`, for superusers. With the modifier -1, `format_type` returns `bpchar` and `"bit"`: values cast to
+/// `character` or `bit` would be cut to one character.
 pub(crate) fn columns() -> String {
     let slots: Vec<String> = (1..=5)
         .map(|slot| {
@@ -48,7 +60,7 @@ pub(crate) fn columns() -> String {
                  'operator', CASE WHEN s.staop{slot} <> 0 THEN s.staop{slot}::regoperator::text END, \
                  'numbers', s.stanumbers{slot}::text, 'values', s.stavalues{slot}::text, \
                  'value_type', CASE WHEN s.stavalues{slot} IS NOT NULL THEN format_type(('x' || \
-                  encode(substring(array_send(s.stavalues{slot}) FROM 9 FOR 4), 'hex'))::bit(32)::int::oid, NULL) END)"
+                  encode(substring(array_send(s.stavalues{slot}) FROM 9 FOR 4), 'hex'))::bit(32)::int::oid, -1) END)"
             )
         })
         .collect();
@@ -64,7 +76,8 @@ pub(crate) fn columns() -> String {
     )
 }
 
-/// Columns that lead a complete B-tree index, in ascending order of the type: schema, table, column.
+/// Columns that lead a complete B-tree index, in ascending order of the type: schema, table, column. With another collation than
+/// that of the column, the index does not have its smallest value.
 pub(crate) fn leading_columns() -> String {
     format!(
         "SELECT DISTINCT n.nspname, c.relname, a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid \
@@ -72,7 +85,7 @@ pub(crate) fn leading_columns() -> String {
          JOIN pg_namespace n ON n.oid = c.relnamespace \
          JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0] \
          JOIN pg_opclass o ON o.oid = i.indclass[0] AND o.opcdefault \
-         WHERE i.indisvalid AND i.indpred IS NULL AND i.indkey[0] > 0 AND c.relkind IN ('r', 'm') \
+         WHERE i.indcollation[0] = a.attcollation AND i.indisvalid AND i.indpred IS NULL AND i.indkey[0] > 0 AND c.relkind IN ('r', 'm') \
          AND c.relpersistence <> 't' AND {USER_RELATIONS} ORDER BY 1, 2, 3"
     )
 }
@@ -112,13 +125,21 @@ pub(crate) fn column_orders() -> String {
     )
 }
 
-/// Types of values: name, whether its values are labels of the schema, type of a range's bounds.
+/// Types of values: name, whether its values are labels of the schema, type to cast texts to, type of a range's bounds.
+///
+/// A cast to a domain executes its checks, and the owner of a type may define a cast from texts. Both would run with the rights of the
+/// exporting role. So the type to cast to is one of the server or of an extension; NULL if there is none.
 pub(crate) fn value_types(names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| quote_literal(name)).collect();
     format!(
-        "SELECT x, coalesce(e.typtype, t.typtype) = 'e', format_type(r.rngsubtype, NULL) \
-         FROM unnest(ARRAY[{}]::text[]) x JOIN pg_type t ON t.oid = x::regtype \
-         LEFT JOIN pg_type e ON t.typcategory = 'A' AND e.oid = t.typelem LEFT JOIN pg_range r ON r.rngtypid = t.oid",
+        "SELECT x, coalesce(e.typtype, b.typtype) = 'e', \
+         CASE WHEN EXISTS (SELECT FROM pg_type i WHERE i.oid = coalesce(e.oid, b.oid) AND (i.typnamespace = 'pg_catalog'::regnamespace \
+          OR EXISTS (SELECT FROM pg_depend p WHERE p.classid = 'pg_type'::regclass AND p.objid = i.oid AND p.deptype = 'e'))) \
+          THEN format_type(b.oid, -1) END, format_type(r.rngsubtype, -1) \
+         FROM unnest(ARRAY[{}]::text[]) x CROSS JOIN LATERAL (WITH RECURSIVE base (oid) AS (SELECT x::regtype::oid UNION ALL \
+           SELECT t.typbasetype FROM base JOIN pg_type t ON t.oid = base.oid AND t.typtype = 'd') \
+          SELECT t.oid, t.typtype, t.typcategory, t.typelem FROM base JOIN pg_type t ON t.oid = base.oid AND t.typtype <> 'd') b \
+         LEFT JOIN pg_type e ON b.typcategory = 'A' AND e.oid = b.typelem LEFT JOIN pg_range r ON r.rngtypid = b.oid",
         names.join(", ")
     )
 }

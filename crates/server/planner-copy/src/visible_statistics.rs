@@ -15,7 +15,7 @@ const EQUAL: u8 = 3;
 pub(crate) fn columns(version: u32) -> String {
     let value_type = |values: &str| {
         format!(
-            "format_type(('x' || encode(substring(array_send(s.{values}) FROM 9 FOR 4), 'hex'))::bit(32)::int::oid, NULL)"
+            "format_type(('x' || encode(substring(array_send(s.{values}) FROM 9 FOR 4), 'hex'))::bit(32)::int::oid, -1)"
         )
     };
     let slot = |kind: i16, operator: &str, numbers: &str, values: Option<&str>| {

@@ -17,6 +17,7 @@ mod target;
 use std::time::Duration;
 
 use ::sandbox::Endpoint;
+pub(crate) use planner_copy::{quote_identifier, quote_literal};
 use replay::Target;
 
 use crate::change_script::ChangeScript;
@@ -102,14 +103,4 @@ pub(crate) fn server_target(
     let socket = endpoint.socket_url(database);
     let url = socket.unwrap_or_else(|| endpoint.url(database));
     Ok(Target::parse(&url, |_| None)?)
-}
-
-/// Quotes a name for SQL.
-pub(crate) fn quote_identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// Quotes a text for SQL.
-pub(crate) fn quote_literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
 }

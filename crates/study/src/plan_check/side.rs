@@ -4,7 +4,7 @@ use ::sandbox::{Dirs, Installation};
 use connect::Target;
 use connect::login::{Dialer, Login, LoginError};
 use observe::{Example, ExplainSession};
-use planner_copy::{CopyRequest, NotRestored, PlannerExport, PlannerServer};
+use planner_copy::{CopyRequest, NotRestored, OWNER, PlannerExport, PlannerServer};
 use plans::PlanSide;
 use run::{PlanFact, PlanOutcome};
 use workload::{Literals, Sqlstate};
@@ -120,12 +120,12 @@ impl<'a> SidePlanner<'a> {
         Some(side)
     }
 
-    /// Returns the login of an example: its role, if the export has it, with the settings of its connection.
+    /// Returns the login of an example: its role, or the owner of the database if the export does not have it, with the settings of its connection.
     fn login(&self, example: &Example) -> Login {
         let is_known = |name: &str| self.export.roles.iter().any(|role| role.name == name);
         let user = match &*example.user {
             name if is_known(name) => name,
-            _ => "postgres",
+            _ => OWNER,
         };
         Login {
             user: user.into(),

@@ -7,20 +7,24 @@ use transform::mask::{Mask, MaskKey};
 use super::export_planner;
 
 /// Words that only rows have.
-const CANARIES: [&str; 6] = [
+const CANARIES: [&str; 9] = [
     "Hartmann",
     "Kowalski",
     "Lissabon",
     "Reykjavik",
     "violett",
     "77001",
+    "Zagreb",
+    "P4012345",
+    "10370371S",
 ];
 
 const SCHEMA: &str = "
     CREATE TYPE mood AS ENUM ('gloomy', 'cheerful');
     CREATE DOMAIN amount AS numeric(12, 2) CHECK (VALUE >= 0);
     CREATE TABLE people (id int PRIMARY KEY, name text, city text COLLATE \"C\", feeling mood, tags text[], words tsvector,
-        born date, balance amount, stay int4range, profile jsonb, address inet, code varchar(20), flags bit(4));
+        born date, balance amount, stay int4range, profile jsonb, address inet, code varchar(20), flags bit(4),
+        plate char(8), passport text);
     CREATE INDEX people_name ON people (name);
     CREATE INDEX people_balance ON people (balance);
     INSERT INTO people SELECT i, CASE WHEN i % 3 = 0 THEN 'Hartmann' WHEN i % 5 = 0 THEN 'Kowalski' ELSE 'Muster ' || i END,
@@ -28,10 +32,11 @@ const SCHEMA: &str = "
         (ARRAY['gloomy', 'cheerful'])[1 + i % 2]::mood, ARRAY['violett', 'farbe' || i % 50],
         to_tsvector('simple', 'violett wort' || i % 40), '1950-01-01'::date + i,
         CASE WHEN i % 4 = 0 THEN 77001.25 ELSE i * 1.5 END, int4range(i * 11, i * 13 + 50),
-        jsonb_build_object('city', 'Reykjavik', 'n', i % 9), ('10.1.' || i % 250 || '.7')::inet, 'K' || i, (i % 16)::bit(4)
+        jsonb_build_object('Zagreb', 'Reykjavik', 'n', i % 9), ('10.1.' || i % 250 || '.7')::inet, 'K' || i, (i % 16)::bit(4),
+        chr(65 + i % 26) || i, CASE WHEN i % 3 = 0 THEN 'P4012345' WHEN i % 3 = 1 THEN '10370371S' ELSE 'T' || i END
         FROM generate_series(1, 4000) i;
     CREATE STATISTICS people_pairs (mcv) ON name, feeling FROM people;
-    ANALYZE people";
+    ANALYZE people; CHECKPOINT";
 
 fn column<'e>(export: &'e PlannerExport, name: &str) -> &'e ColumnStatistics {
     let mut all = export.statistics.iter();
@@ -81,13 +86,7 @@ fn masked_export_has_no_value_of_the_rows_and_keeps_shares_and_orders() {
         values(column(&masked, "feeling"), 1),
         values(column(&plain, "feeling"), 1)
     );
-    for (name, kind) in [
-        ("name", 1),
-        ("city", 1),
-        ("balance", 1),
-        ("profile", 1),
-        ("address", 1),
-    ] {
+    for (name, kind) in [("name", 1), ("city", 1), ("balance", 1), ("address", 1)] {
         let [before, after] = [&plain, &masked].map(|export| values(column(export, name), kind));
         assert_eq!(after, mask.replace(before), "{name}");
     }
@@ -144,6 +143,7 @@ fn lists_are_ascending(masked: &PlannerExport, endpoint: &::sandbox::Endpoint) {
         ("balance", 2, "numeric", ""),
         ("born", 2, "date", ""),
         ("tags", 4, "text", ""),
+        ("plate", 2, "bpchar", ""),
         ("stay", 6, "float8", ""),
         ("stay", 7, "int4range", ""),
     ] {

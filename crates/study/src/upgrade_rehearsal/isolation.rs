@@ -7,8 +7,9 @@
 //! On servers of the user nothing is switched off. A rehearsal there is refused, unless the user confirms it.
 
 use connect::Target;
+use planner_copy::REACHING_EXTENSIONS;
 
-use crate::environment::ask;
+use crate::environment::{ask, quote_literal};
 use crate::failure::Failure;
 
 /// File of the script.
@@ -26,7 +27,7 @@ pub(super) const USER_MAPPING: &str = "^[0-9]*; [0-9]* [0-9]* USER MAPPING ";
 /// extensions get a body that fails, since dropping them would drop the views that use them. Event triggers do not fire
 /// for `CREATE EXTENSION` of a certain name only, so a workload that creates such an extension is not covered.
 pub(super) fn script() -> String {
-    SCRIPT.replace("EXTENSIONS", EXTENSIONS)
+    SCRIPT.replace("EXTENSIONS", &extensions())
 }
 
 /// Refuses servers of the user whose database reaches other systems: foreign servers, extensions that connect, and enabled
@@ -36,12 +37,13 @@ pub(super) fn script() -> String {
 /// If there are any, or a server cannot be read.
 pub(super) fn refuse(databases: [(&str, &Target); 2]) -> Result<(), Failure> {
     for (option, database) in databases {
-        let rows = ask(database, &REACHING.replace("EXTENSIONS", EXTENSIONS)).map_err(|error| {
-            Failure::could_not(format!(
-                "cannot read the foreign servers of {option}, {}: {error}",
-                database.address()
-            ))
-        })?;
+        let rows =
+            ask(database, &REACHING.replace("EXTENSIONS", &extensions())).map_err(|error| {
+                Failure::could_not(format!(
+                    "cannot read the foreign servers of {option}, {}: {error}",
+                    database.address()
+                ))
+            })?;
         let found: Vec<String> = rows.into_iter().flatten().flatten().collect();
         if !found.is_empty() {
             return Err(Failure::usage(format!(
@@ -54,8 +56,11 @@ pub(super) fn refuse(databases: [(&str, &Target); 2]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Extensions that connect to other systems, as a list of SQL.
-const EXTENSIONS: &str = "'dblink', 'http', 'pg_net', 'aws_s3', 'aws_lambda', 'azure_storage', 'azure_ai', 'amqp', 'plproxy'";
+/// Returns the extensions that connect to other systems, as a list of SQL.
+fn extensions() -> String {
+    let literals = REACHING_EXTENSIONS.map(quote_literal);
+    literals.join(", ")
+}
 
 /// Names what reaches other systems in a database.
 const REACHING: &str = "SELECT 'foreign server ' || srvname FROM pg_catalog.pg_foreign_server s

@@ -5,7 +5,7 @@
 
 use connect::Target;
 use connect::login::Login;
-use planner_copy::{CopyRequest, PlannerServer, export};
+use planner_copy::{CopyRequest, OWNER, PlannerServer, export};
 use postgres::{Client, NoTls};
 use sandbox::{Dirs, Installation, Sandbox, ServerRequirements};
 
@@ -55,7 +55,7 @@ fn connect(target: &Target) -> Client {
         panic!("{server:?}");
     };
     let text = format!(
-        "host={} port={} user=postgres dbname=postgres",
+        "host={} port={} user={OWNER} dbname=postgres",
         directory.display(),
         server.port
     );

@@ -5,7 +5,6 @@ mod contents;
 mod data_types;
 mod extensions;
 mod replication;
-mod setting_values;
 mod settings;
 mod statistics;
 

@@ -7,8 +7,9 @@ use run::{Facts, SettingFact};
 use super::super::facts::part::ROLE_SETTINGS;
 use super::super::facts::{RoleSetting, ServerFacts, Setting};
 use super::super::result::{UpgradeCheck, UpgradeFinding, UpgradeObject, UpgradeSeverity};
-use super::setting_values::assigned_value;
 use super::{Sides, counted, counterpart, finding, server_object};
+use planner_copy::assigned_value;
+
 use crate::environment::quote_identifier;
 
 /// Replacements of removed settings. Source: the release notes of the versions 10 to 19.

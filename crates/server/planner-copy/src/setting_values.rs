@@ -1,6 +1,15 @@
-//! Values of settings as `ALTER ... SET` expects them.
+//! Settings that change plans, and values as `ALTER ... SET` expects them.
 
-use crate::environment::quote_literal;
+use crate::quoting::quote_literal;
+
+/// Settings that change plans (all of the categories of query tuning, whose names depend on `lc_messages`), or how values in statements and statistics are read. The source `override` and those
+/// of this session are left out.
+pub(crate) const EXPORTED_SETTINGS: &str = "(category IN (SELECT q.category FROM pg_catalog.pg_settings q \
+     WHERE q.name IN ('enable_seqscan', 'seq_page_cost', 'geqo', 'default_statistics_target')) OR name IN ('work_mem', 'hash_mem_multiplier', 'temp_buffers', \
+     'effective_io_concurrency', 'max_parallel_workers', 'max_parallel_workers_per_gather', 'parallel_leader_participation', \
+     'DateStyle', 'IntervalStyle', 'TimeZone', 'bytea_output', 'search_path', 'default_text_search_config', 'array_nulls', \
+     'xmloption', 'standard_conforming_strings', 'backslash_quote', 'transform_null_equals', 'row_security', \
+     'lo_compat_privileges', 'default_with_oids', 'operator_precedence_warning', 'createrole_self_grant'))";
 
 /// Kind of the elements of a list setting.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,7 +34,7 @@ const QUOTED_LISTS: [(&str, Elements, u32); 7] = [
 
 /// Returns the right side of a statement that gives the setting this value on a server of the major version. `None` if no
 /// literal has the value.
-pub(super) fn assigned_value(name: &str, value: &str, major: u32) -> Option<String> {
+pub fn assigned_value(name: &str, value: &str, major: u32) -> Option<String> {
     let known = QUOTED_LISTS.iter();
     let list = known
         .filter(|(_, _, first)| major >= *first)
@@ -114,6 +123,11 @@ mod tests {
                 "'pg_stat_statements', 'Auto x'",
             ),
             ("temp_tablespaces", "\"a\"\"b\"", "'a\"b'"),
+            (
+                "search_path",
+                "x;copy/**/(select/**/1)to/**/program/**/$$touch$$",
+                "'x;copy/**/(select/**/1)to/**/program/**/$$touch$$'",
+            ),
             ("DateStyle", "ISO, DMY", "'ISO, DMY'"),
         ] {
             let found = assigned_value(name, value, 18);
@@ -129,6 +143,11 @@ mod tests {
             ("search_path", "a b"),
             ("search_path", "a,"),
             ("search_path", "\"a"),
+            // `SET ... FROM CURRENT` stores any text.
+            (
+                "search_path",
+                "x;copy/**/(select/**/1)to/**/program/**/$$touch${IFS}/tmp/owned$$ x",
+            ),
         ] {
             assert_eq!(assigned_value(name, value, 18), None, "{name} {value}");
         }

@@ -1,0 +1,91 @@
+//! Code of an exported database reaches neither the exported server nor the machine of a check.
+
+use std::os::unix::fs::PermissionsExt;
+
+use connect::Target;
+use planner_copy::{ValueMask, export};
+use postgres::{Client, NoTls};
+
+use super::{connect, copy, explain, login, target_url};
+
+/// Objects of a role without rights. Each function tries to execute a program, and hides that it fails.
+const ATTACK: &str = r#"
+    CREATE FUNCTION s.attack(place text) RETURNS int VOLATILE LANGUAGE plpgsql AS $f$
+        BEGIN EXECUTE format('COPY (SELECT 1) TO PROGRAM %L', 'touch FOLDER/' || place); RETURN 0;
+        EXCEPTION WHEN insufficient_privilege THEN RETURN 0; END $f$;
+    CREATE FUNCTION s.constant(place text) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN s.attack(place); END';
+    CREATE FUNCTION s.check(value int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql
+        AS 'BEGIN PERFORM s.attack(''domain''); RETURN true; END';
+    CREATE DOMAIN s.checked AS int CHECK (s.check(VALUE));
+    CREATE TABLE s.t (a int, b s.checked, c int);
+    INSERT INTO s.t SELECT i, i % 5, i % 9 FROM generate_series(1, 1000) i;
+    CREATE INDEX t_a ON s.t ((a + s.constant('index')));
+    CREATE INDEX t_b ON s.t (b);
+    CREATE STATISTICS s.pairs (mcv) ON b, c FROM s.t;
+    CREATE TYPE s."\'])x,pg_type e,pg_type t,pg_range r;commit;select s.attack('export');--" AS ENUM ('a', 'b');
+    CREATE TABLE s.odd (kind s."\'])x,pg_type e,pg_type t,pg_range r;commit;select s.attack('export');--");
+    INSERT INTO s.odd SELECT 'a' FROM generate_series(1, 100);
+    CREATE TYPE s.mood AS ENUM ('a', 'b', 'c', 'd', 'e');
+    CREATE FUNCTION s.text_of(s.mood) RETURNS text LANGUAGE plpgsql AS 'BEGIN PERFORM s.attack(''cast''); RETURN ''a''; END';
+    CREATE CAST (s.mood AS text) WITH FUNCTION s.text_of(s.mood);
+    CREATE TABLE s.moods (mood s.mood);
+    ALTER TABLE s.moods ALTER mood SET STATISTICS 1;
+    INSERT INTO s.moods SELECT unnest(enum_range(NULL::s.mood)) FROM generate_series(1, 100);
+    CREATE INDEX moods_mood ON s.moods (mood);
+    ANALYZE s.t; ANALYZE s.odd; ANALYZE s.moods;
+    SELECT set_config('search_path', 's;copy/**/(select/**/1)to/**/program/**/$$touch${IFS}FOLDER/path$$', false);
+    ALTER ROLE evil SET search_path FROM CURRENT"#;
+
+#[test]
+fn code_of_an_export_runs_without_the_rights_of_a_superuser() {
+    let (sandbox, endpoint) = test_support::server().major(15).start();
+    let folder = tempfile::tempdir().unwrap();
+    let everyone = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(folder.path(), everyone).unwrap();
+    let mut admin = connect(&endpoint);
+    admin
+        .batch_execute(
+            "CREATE ROLE evil LOGIN; CREATE SCHEMA s AUTHORIZATION evil;
+             ALTER DATABASE postgres SET standard_conforming_strings = off;
+             SET SESSION AUTHORIZATION evil",
+        )
+        .unwrap();
+    let path = folder.path().display().to_string();
+    admin
+        .batch_execute(&ATTACK.replace("FOLDER", &path))
+        .unwrap();
+    let target = Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
+    let exported = export(&target, &login(), None).unwrap();
+    let mut columns = exported.statistics.iter();
+    let moods = columns.find(|one| one.relation == "moods").unwrap();
+    assert_eq!(moods.range, Some(("a".to_owned(), "e".to_owned())));
+    let mask = ValueMask {
+        key: "key".to_owned(),
+        replace: &|text| text.to_owned(),
+    };
+    export(&target, &login(), Some(&mask)).unwrap();
+
+    let server = copy(
+        &exported,
+        sandbox.installation(),
+        "INSERT INTO s.t SELECT 1, 1, s.constant('change')",
+    );
+    let left_out: Vec<&str> = server.left_out.iter().map(|one| &*one.subject).collect();
+    assert!(left_out.is_empty(), "{:?}", server.left_out);
+    // The superuser of the exported server plans with its constants, too.
+    let mut client = Client::connect(&target_url(server.target()), NoTls).unwrap();
+    let plan = explain(
+        &mut client,
+        "SELECT * FROM s.t WHERE c = s.constant('plan')",
+    );
+    assert!(plan.contains("Filter: (c = 0)"), "{plan}");
+    let is_superuser = client
+        .query_one("SELECT current_setting('is_superuser')", &[])
+        .unwrap();
+    assert_eq!(is_superuser.get::<_, &str>(0), "off");
+    let files: Vec<_> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .flatten()
+        .collect();
+    assert!(files.is_empty(), "{files:?}");
+}
