@@ -1,7 +1,9 @@
 //! Extent of the comparison that a decision rests on.
 
 use compare::proof::Effect;
-use compare::{Comparison, Finding, InconclusiveReason, ServerDependence, server_dependence};
+use compare::{
+    Comparison, Finding, InconclusiveReason, RowsReason, ServerDependence, server_dependence,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -28,8 +30,8 @@ pub struct RehearsalEvidence {
     /// Statements with other rows that read only catalogues, settings or the version of the server. They do not count as
     /// other rows.
     pub rows_of_server: Vec<String>,
-    /// Statements with other rows that also have a value of the server, such as `ctid`, which may be the reason. They do not
-    /// count as other rows.
+    /// Statements with other rows that also have a value of the server, such as `ctid`, or that leave their rows open, such as
+    /// LIMIT without ORDER BY. Either may be the reason, in brackets. They do not count as other rows.
     pub rows_of_unknown_reason: Vec<String>,
     /// Number of the other statements with other rows or values.
     #[serde(skip)]
@@ -84,17 +86,24 @@ impl RehearsalEvidence {
             ..RehearsalEvidence::default()
         };
         for change in rows.changes.iter().filter(|change| !change.unsteady) {
-            evidence.add_other_rows(change.sql.as_deref().unwrap_or_default());
+            evidence.add_other_rows(change.sql.as_deref().unwrap_or_default(), &change.reasons);
         }
         evidence
     }
 
     /// Adds a statement whose rows differ between both versions, and not between runs of one.
-    fn add_other_rows(&mut self, sql: &str) {
-        match server_dependence(sql) {
-            Some(ServerDependence::Whole) => self.rows_of_server.push(sql.to_owned()),
-            Some(ServerDependence::Part(name)) => {
-                let statement = format!("{sql} ({name})");
+    fn add_other_rows(&mut self, sql: &str, reasons: &[RowsReason]) {
+        let reason = match server_dependence(sql) {
+            Some(ServerDependence::Whole) => {
+                self.rows_of_server.push(sql.to_owned());
+                return;
+            }
+            Some(ServerDependence::Part(name)) => Some(name),
+            None => reasons.iter().find_map(open_rows).map(str::to_owned),
+        };
+        match reason {
+            Some(reason) => {
+                let statement = format!("{sql} ({reason})");
                 self.rows_of_unknown_reason.push(statement);
             }
             None => self.other_rows += 1,
@@ -104,6 +113,17 @@ impl RehearsalEvidence {
     /// Returns the number of statements of the comparison.
     pub fn statements(&self) -> u64 {
         self.judged + self.unjudged
+    }
+}
+
+/// Describes a reason that lets each plan return other rows, all of them right.
+fn open_rows(reason: &RowsReason) -> Option<&'static str> {
+    match reason {
+        RowsReason::LimitWithoutOrder => Some("LIMIT without ORDER BY"),
+        RowsReason::Ties => Some("LIMIT, and perhaps equal keys in ORDER BY"),
+        RowsReason::AggregateOrder { .. } => Some("an aggregate without ORDER BY"),
+        RowsReason::FloatSum => Some("a sum of floating-point numbers"),
+        _ => None,
     }
 }
 
@@ -133,13 +153,19 @@ mod tests {
             "select id from orders",
             "",
         ] {
-            evidence.add_other_rows(sql);
+            evidence.add_other_rows(sql, &[]);
         }
+        let open = [RowsReason::Generated, RowsReason::LimitWithoutOrder];
+        evidence.add_other_rows("select a from t limit $1", &open);
+        evidence.add_other_rows("insert into t values ($1) returning id", &open[..1]);
         assert_eq!(evidence.rows_of_server.len(), 2);
         assert_eq!(
             evidence.rows_of_unknown_reason,
-            ["select ctid, id from orders (ctid)"]
+            [
+                "select ctid, id from orders (ctid)",
+                "select a from t limit $1 (LIMIT without ORDER BY)"
+            ]
         );
-        assert_eq!(evidence.other_rows, 2);
+        assert_eq!(evidence.other_rows, 3);
     }
 }

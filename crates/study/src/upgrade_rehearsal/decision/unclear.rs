@@ -170,8 +170,8 @@ fn answers(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<String> {
             number => (format!("{number} statements"), "return"),
         };
         reasons.push(format!(
-            "{number} {verb} other rows, perhaps only since a value is one of the server (in brackets); compare the rows on \
-             both servers by hand: {first}{}",
+            "{number} {verb} other rows, perhaps only since a value is one of the server or the statement leaves its rows open (in \
+             brackets). Compare the rows on both servers by hand: {first}{}",
             match unknown.len() {
                 1 => "",
                 _ => ", and others; see the JSON file",
