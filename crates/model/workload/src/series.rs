@@ -43,8 +43,8 @@ pub use protection::SeriesProtection;
 pub(crate) use recovered::{RecoveredPart, refuse_captured_again};
 pub use recovered::{limit_to_lost_part, note_complete_parts};
 pub use running::{
-    HeldEvent, RunningEvent, RunningEvents, count_events, is_among, settled_us, take_event,
-    take_exactly,
+    HeldEvent, NO_SESSION, RunningEvent, RunningEvents, count_events, is_among, settled_us,
+    take_event, take_exactly,
 };
 
 /// Name of the file that describes a series.

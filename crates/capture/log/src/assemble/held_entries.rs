@@ -9,12 +9,15 @@
 //! Any other entry of the process, or the end of the input, releases what is held.
 
 use workload::Sqlstate;
+use workload::series::{HeldEvent, NO_SESSION, RunningEvent};
 
 use super::super::entry::{Backend, Entry, SessionIdentity, SessionNames};
 use super::super::message::Message;
 use super::super::reconcile::{Location, SkipReason};
 use super::super::severity::Severity;
 use super::Assembler;
+use super::exchange::start_time_us;
+use super::session::process_identity;
 use capture_sink::SinkError;
 
 /// First statement of libpqwalreceiver (`ALWAYS_SECURE_SEARCH_PATH_SQL`).
@@ -191,6 +194,24 @@ fn exited_worker(entry: &Entry<'_>) -> Option<u32> {
         .message
         .strip_prefix("background worker \"parallel worker\" (PID ")?;
     rest.split_once(')')?.0.parse().ok()
+}
+
+impl OwnedEntry {
+    /// Returns the statement that the entry begins if its process is a client's.
+    pub(super) fn held_event(&self) -> Option<HeldEvent> {
+        let entry = self.entry();
+        let (sql, duration_us) = match entry.severity {
+            Severity::Log => match super::classify(entry.message) {
+                Message::Simple { sql, duration_us } => (sql, duration_us),
+                _ => return None,
+            },
+            _ => (entry.statement, None),
+        };
+        let due_us = start_time_us(&entry, duration_us);
+        let event = RunningEvent::new(due_us, duration_us, Some(sql))
+            .of_process(process_identity(entry.pid, entry.started));
+        Some(HeldEvent::of_source(NO_SESSION, event))
+    }
 }
 
 impl Assembler<'_> {

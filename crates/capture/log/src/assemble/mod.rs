@@ -40,7 +40,8 @@ use crate::reconcile::Location;
 use capture_sink::{EventSink, SinkError};
 use exchange::Exchange;
 use held_entries::{
-    ended_process, is_first_of_walreceiver, is_replication_command, is_replication_failure,
+    OwnedEntry, ended_process, is_first_of_walreceiver, is_replication_command,
+    is_replication_failure,
 };
 use session::{LiveSession, PendingConnection};
 use sessions::Sessions;
@@ -112,8 +113,10 @@ impl<'s> Assembler<'s> {
     /// Reports the events that later entries may change, if the sink needs them.
     pub(super) fn report_held(&mut self) {
         if self.output.sink.needs_held() {
-            let mut held = self.live.iter().flat_map(LiveSession::held_events);
-            self.output.sink.held(&mut held);
+            let exchanges = self.live.iter().flat_map(LiveSession::held_events);
+            let entries = self.live.held.values().flatten();
+            let entries = entries.filter_map(OwnedEntry::held_event);
+            self.output.sink.held(&mut exchanges.chain(entries));
         }
     }
 

@@ -154,6 +154,15 @@ impl LiveSession {
             .map(|(name, _)| name.clone())
     }
 
+    /// Returns the time, duration and text of each parse that no execution has used.
+    pub(super) fn unused_parses(&self) -> impl Iterator<Item = (i64, u64, &str)> {
+        let known = (self.unused_parses > 0).then(|| self.known.values());
+        known.into_iter().flatten().filter_map(|known| {
+            let parse = known.unused.as_ref()?;
+            Some((parse.due_us, parse.duration_us, &*known.sql))
+        })
+    }
+
     /// Emits an unused parse as a Prepare.
     fn emit_prepare(
         &mut self,

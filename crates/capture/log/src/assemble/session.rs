@@ -79,6 +79,11 @@ pub(super) fn client(host: &str, port: &str) -> String {
     }
 }
 
+/// Returns the identity of the server process of a session. It is the same if the log is read again.
+pub(super) fn process_identity(pid: u32, started: u64) -> u64 {
+    started.rotate_left(32) ^ u64::from(pid)
+}
+
 /// Replaces the server's placeholder for an unknown name by an empty one.
 pub(super) fn unless_unknown(name: &str) -> &str {
     match name {
@@ -261,7 +266,7 @@ impl LiveSession {
             id: output.sessions,
             client: &self.client,
             start_seen: self.start_seen,
-            process: self.started.rotate_left(32) ^ u64::from(entry.pid),
+            process: process_identity(entry.pid, self.started),
         })?;
         output.sessions += 1;
         self.start_us = start_us;
@@ -347,16 +352,35 @@ impl LiveSession {
         output.sink.event(&event)
     }
 
-    /// Returns the exchanges that were not emitted.
+    /// Returns the exchanges and the parses that were not emitted.
     pub(super) fn held_events(&self) -> impl Iterator<Item = HeldEvent> {
-        let held = self.uncommitted.iter();
-        let held = held.chain(self.bound.iter().chain(&self.pending).map(AsRef::as_ref));
-        held.filter_map(|exchange| {
-            let due_us = exchange.due_us.max(self.due_us);
-            let duration_us = exchange.known_duration_us();
-            let event = RunningEvent::new(due_us, duration_us, Some(exchange.sql()));
+        let exchanges = || {
+            let held = self.uncommitted.iter();
+            held.chain(self.bound.iter().chain(&self.pending).map(AsRef::as_ref))
+        };
+        let event = |due_us: i64, duration_us, sql: &str| {
+            let event = RunningEvent::new(due_us.max(self.due_us), duration_us, Some(sql));
             Some(HeldEvent::of_source(self.id?, event))
-        })
+        };
+        let parses = self
+            .unused_parses()
+            .filter_map(move |(due_us, duration_us, sql)| {
+                // They are emitted after all exchanges, and time does not go back within a session.
+                let last_us = exchanges().map(|exchange| exchange.due_us).max();
+                event(
+                    due_us.max(last_us.unwrap_or(i64::MIN)),
+                    Some(duration_us),
+                    sql,
+                )
+            });
+        let held = exchanges().filter_map(move |exchange| {
+            event(
+                exchange.due_us,
+                exchange.known_duration_us(),
+                exchange.sql(),
+            )
+        });
+        held.chain(parses)
     }
 
     /// Handles `disconnection`.

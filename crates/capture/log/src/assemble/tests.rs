@@ -7,6 +7,7 @@ use capture_sink::EventCollector;
 
 mod audits;
 mod failures;
+mod held;
 mod temporary_files;
 
 /// Captures lines of the form `SECONDS PID rest`, where rest starts with the severity; others are

@@ -55,6 +55,8 @@ struct NextSession {
 #[derive(Debug, Default)]
 pub(super) struct CarriedSessions {
     by_number: HashMap<u64, CarriedSession>,
+    /// Numbers of those whose server process is known.
+    by_process: HashMap<u64, u64>,
     held_bytes: usize,
     /// Session that begins next.
     next: Option<NextSession>,
@@ -86,6 +88,12 @@ impl CarriedSessions {
         begun
             .or_else(|| next().map(|next| next.process))
             .unwrap_or(0)
+    }
+
+    /// Returns the session of a server process, with its number in the capture.
+    pub(super) fn of_process(&self, process: u64) -> Option<(u64, &CarriedSession)> {
+        let number = self.by_process.get(&process)?;
+        Some((*number, self.by_number.get(number)?))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &CarriedSession> {
@@ -144,6 +152,9 @@ impl CarriedSessions {
                 statements: 0,
             },
         };
+        if session.process != 0 {
+            self.by_process.insert(session.process, event.session);
+        }
         self.by_number.insert(event.session, session);
     }
 
@@ -183,6 +194,9 @@ impl CarriedSessions {
     /// Removes a session that has no more events.
     pub(super) fn end(&mut self, session: u64) -> Option<CarriedSession> {
         let ended = self.by_number.remove(&session)?;
+        if self.by_process.get(&ended.process) == Some(&session) {
+            self.by_process.remove(&ended.process);
+        }
         self.held_bytes -= ended.held_bytes;
         Some(ended)
     }

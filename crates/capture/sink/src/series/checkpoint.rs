@@ -1,6 +1,6 @@
 //! States of parts, for a capture that is continued after a kill.
 
-use workload::series::{HeldEvent, PartCheckpoint, RunningEvent, settled_us};
+use workload::series::{HeldEvent, NO_SESSION, PartCheckpoint, RunningEvent, settled_us};
 use workload::{ArchiveError, PendingCheckpoint};
 
 use super::part::OpenPart;
@@ -47,13 +47,28 @@ impl SeriesRecorder {
         let held = held.map(|event| {
             let session = self.sessions.get(event.session);
             HeldEvent {
-                session: self.first_session + event.session,
+                session: match event.session {
+                    NO_SESSION => NO_SESSION,
+                    session => self.first_session + session,
+                },
                 part: session.map_or(NO_PART, |session| session.part),
                 sequence: session.map_or(0, |session| session.sequence),
                 ..*event
             }
         });
-        held.chain(self.recorded.held()).collect()
+        let earlier = self.recorded.held().map(|event| {
+            // The session of this capture has it. Others can have equal ones.
+            match self.sessions.of_process(event.event.process) {
+                Some((number, session)) => HeldEvent {
+                    session: self.first_session + number,
+                    part: session.part,
+                    sequence: session.sequence,
+                    ..event
+                },
+                None => event,
+            }
+        });
+        held.chain(earlier).collect()
     }
 
     /// Returns the state of parts that have all their events up to this time on disk.

@@ -1,6 +1,6 @@
 //! Writes events, sessions and server events into the open parts.
 
-use workload::series::{HeldEvent, RunningEvent};
+use workload::series::{HeldEvent, NO_SESSION, RunningEvent};
 use workload::{EventRef, KindRef, ServerEvent, Session};
 
 use super::carried::CARRIED_BYTES_MAX;
@@ -168,7 +168,11 @@ impl EventSink for SeriesRecorder {
     fn held(&mut self, held: &mut dyn Iterator<Item = HeldEvent>) {
         let (recorded, sessions) = (&self.recorded, &self.sessions);
         let held = held.map(|held| HeldEvent {
-            event: held.event.of_process(sessions.process(held.session)),
+            event: match held.session {
+                // Its source knows the process.
+                NO_SESSION => held.event,
+                session => held.event.of_process(sessions.process(session)),
+            },
             ..held
         });
         let held = held.filter(|held| !recorded.knows(held.event));

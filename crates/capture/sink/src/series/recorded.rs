@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use workload::series::{
-    HeldEvent, RunningEvent, SeriesInfo, count_events, is_among, settled_us, take_event,
-    take_exactly,
+    HeldEvent, NO_SESSION, RunningEvent, SeriesInfo, count_events, is_among, settled_us,
+    take_event, take_exactly,
 };
 
 /// Whether all events that ended by the end of this one are recorded, apart from held ones.
@@ -198,11 +198,16 @@ impl HeldEvents {
 
     /// Notes that an event was delivered.
     pub(super) fn deliver(&mut self, session: u64, event: RunningEvent) {
-        let Some(held) = self.by_session.get_mut(&session) else {
-            return;
-        };
-        if let Some(index) = held.iter().position(|one| one.is(event)) {
-            held.remove(index);
+        // Its session can have begun since then.
+        for session in [session, NO_SESSION] {
+            let held = self.by_session.get_mut(&session);
+            let Some(held) = held else {
+                continue;
+            };
+            if let Some(index) = held.iter().position(|one| one.is(event)) {
+                held.remove(index);
+                return;
+            }
         }
     }
 

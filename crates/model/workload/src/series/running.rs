@@ -58,13 +58,16 @@ impl RunningEvent {
     }
 }
 
+/// Number of the session of a held event whose session has not begun.
+pub const NO_SESSION: u64 = u64::MAX;
+
 /// An event that a source has read and not delivered. Its session shows whether it was delivered later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HeldEvent {
     /// Its times.
     #[serde(flatten)]
     pub event: RunningEvent,
-    /// Number of its session in the series; from the source, that in the capture.
+    /// Number of its session in the series; from the source, that in the capture; [`NO_SESSION`] if it has not begun.
     pub session: u64,
     /// Number of the last part that had events of the session; 0 if there was none, and from the source.
     pub part: u64,
@@ -100,7 +103,8 @@ impl HeldEvent {
             };
             RunningEvent { text, ..held }.of_process(0) == found
         };
-        let is_its = event.session == self.session && is_later
+        let is_its = self.session == NO_SESSION
+            || event.session == self.session && is_later
             || capture(event.session) > capture(self.session);
         is_its && (same(self.event, recovered) || same(self.event, recovered.unended()))
     }
