@@ -281,26 +281,6 @@ fn contents(events: &[Event]) -> Vec<(i64, String)> {
     contents
 }
 
-/// Gives the entries the times of a log of whole seconds, and texts that all sessions have. Those of one session differ.
-fn with_equal_times(mut entries: Vec<Entry>) -> Vec<Entry> {
-    let mut statements: BTreeMap<u64, u64> = BTreeMap::new();
-    let floor = |us: i64| us.div_euclid(SECOND_US) * SECOND_US;
-    for Entry { at_us, event } in &mut entries {
-        let duration_us = &mut event.outcome.duration_us;
-        let end_us = event
-            .due_us
-            .saturating_add_unsigned(duration_us.unwrap_or(0));
-        event.due_us = floor(event.due_us);
-        *duration_us = duration_us.map(|_| floor(end_us).abs_diff(event.due_us));
-        *at_us = floor(*at_us);
-        let number = statements.entry(event.session).or_default();
-        let sql = format!("select {number}").into();
-        event.kind = EventKind::Simple { sql };
-        *number += 1;
-    }
-    entries
-}
-
 fn check_rounds(entries: &[Entry], rounds: &[Round], roll_s: u64) {
     let room = tempfile::tempdir().unwrap();
     let path = room.path().join("all.series");
@@ -497,15 +477,5 @@ proptest! {
         // A log only grows.
         rounds.sort_by_key(|round| round.entries);
         check_rounds(&entries(&given), &rounds, roll_s);
-    }
-
-    #[test]
-    fn log_of_whole_seconds_that_is_read_again_after_any_stops_and_kills_has_each_event_once(
-        given in prop::collection::vec((0_u64..12, 0_i64..12_000, 0_i64..1_500, Just(false)), 1..80),
-        mut rounds in prop::collection::vec(round(), 1..4),
-        roll_s in 5_u64..10,
-    ) {
-        rounds.sort_by_key(|round| round.entries);
-        check_rounds(&with_equal_times(entries(&given)), &rounds, roll_s);
     }
 }
