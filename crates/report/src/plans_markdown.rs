@@ -6,7 +6,7 @@ use crate::compare_markdown::{Page, code, escape};
 use crate::text::line::one_line;
 use crate::text::plans_check_text::{
     UNSTABLE_TITLE, coverage, heading, limitation_texts, plan_changes, statement_risks,
-    unstable_statements,
+    undecided_text, unstable_statements,
 };
 use crate::text::units::count;
 
@@ -32,6 +32,10 @@ pub fn render_markdown(check: &PlanCheck) -> String {
     page.line("");
     for condition in check.conditions.iter().filter(|one| one.holds) {
         page.line(&format!("> **{} holds**", code(&condition.condition, 80)));
+        page.line("");
+    }
+    if let Some(text) = undecided_text(check) {
+        page.line(&format!("> **{}**", escape(&text)));
         page.line("");
     }
     let changed: Vec<&CheckedStatement> = check

@@ -15,6 +15,7 @@ mod node;
 mod read;
 mod risk;
 mod statement;
+mod written_partitions;
 
 pub use account::{PartKind, TimePart, account_time};
 pub use actual::{ActualWork, SpillPlace};

@@ -271,7 +271,12 @@ impl PlanNode {
         let aside = matches!(self.relationship.as_str(), "InitPlan" | "SubPlan");
         hash.text(if aside { &self.relationship } else { "" });
         hash.text(self.relation.as_deref().unwrap_or_default());
-        hash.text(self.alias.as_deref().unwrap_or_default());
+        // Versions number the aliases of members differently.
+        let alias = self
+            .alias
+            .as_deref()
+            .filter(|_| self.relationship != "Member");
+        hash.text(alias.unwrap_or_default());
         hash.text(self.index.as_deref().unwrap_or_default());
         hash.number(self.workers.map_or(0, |workers| workers + 1));
         // Versions word conditions differently, so only the presence of a condition counts.

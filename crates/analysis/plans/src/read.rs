@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::actual::ActualWork;
 use super::node::{Condition, Plan, PlanNode};
+use super::written_partitions::unify;
 
 /// Reason why a plan cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -79,11 +80,12 @@ pub fn read_plan(text: &str) -> Result<Plan, PlanError> {
 
 /// Reads the plan of one statement.
 pub(super) fn read_top(top: &Map<String, Value>) -> Result<Plan, PlanError> {
-    let root = top
+    let mut root = top
         .get("Plan")
         .and_then(Value::as_object)
         .and_then(node)
         .ok_or(PlanError::NoPlan)?;
+    unify(&mut root);
     let settings = top.get("Settings").and_then(Value::as_object);
     Ok(Plan {
         root,

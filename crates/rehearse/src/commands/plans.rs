@@ -81,9 +81,11 @@ fn check(options: &PlansCheck) -> Result<ExitStatus, Failure> {
         (false, true) => plans_markdown::render_markdown(&result),
         (false, false) => plans_check_text::render_text(&result, &terminal::style()),
     });
-    Ok(match result.conditions.iter().any(|one| one.holds) {
-        true => ExitStatus::Findings,
-        false => ExitStatus::Success,
+    let holds = result.conditions.iter().any(|one| one.holds);
+    Ok(match (holds, &result.undecided) {
+        (true, _) => ExitStatus::Findings,
+        (false, Some(_)) => ExitStatus::NotProven,
+        (false, None) => ExitStatus::Success,
     })
 }
 

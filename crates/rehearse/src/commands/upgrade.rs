@@ -142,8 +142,12 @@ fn inspect(options: &UpgradeInspect) -> Result<ExitStatus, Failure> {
         let mut severities = result.findings.iter().map(|one| one.severity);
         severities.any(|severity| severity <= limit.severity())
     });
-    Ok(match is_failure {
-        true => ExitStatus::Findings,
-        false => ExitStatus::Success,
+    // A part that was not read may have a finding of every severity.
+    let mut unchecked = result.unchecked.iter();
+    let is_undecided = options.fail_on.is_some() && unchecked.any(|part| part.can_block());
+    Ok(match (is_failure, is_undecided) {
+        (true, _) => ExitStatus::Findings,
+        (false, true) => ExitStatus::NotProven,
+        (false, false) => ExitStatus::Success,
     })
 }

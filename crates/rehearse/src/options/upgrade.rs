@@ -186,7 +186,8 @@ pub struct UpgradeInspect {
     /// Upgrade in this way; logical replication is like a dump.
     #[arg(long, value_enum, value_name = "METHOD", default_value_t = Method::PgUpgrade)]
     pub method: Method,
-    /// Exit with 1 if there is a finding of this severity or a graver one.
+    /// Exit with 1 if there is a finding of this severity or a graver one, and with 4 if a part that can block the
+    /// upgrade could not be checked.
     #[arg(long, value_enum, value_name = "SEVERITY")]
     pub fail_on: Option<Severity>,
     /// Print JSON, as `rehearse schema upgrade-inspect` describes it.

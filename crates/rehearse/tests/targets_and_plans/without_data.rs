@@ -34,10 +34,14 @@ const LINES: [(&str, Option<&str>); 5] = [
 ];
 
 fn workload(directory: &Path) -> String {
-    let mut log =
-        "2026-03-01 09:00:00.000 UTC [7] LOG:  connection authorized: user=postgres database=postgres\n"
-            .to_owned();
-    for (at, (statement, detail)) in (10..).zip(LINES) {
+    workload_of(directory, "postgres", &LINES)
+}
+
+fn workload_of(directory: &Path, user: &str, lines: &[(&str, Option<&str>)]) -> String {
+    let mut log = format!(
+        "2026-03-01 09:00:00.000 UTC [7] LOG:  connection authorized: user={user} database=postgres\n"
+    );
+    for (at, (statement, detail)) in (10..).zip(lines) {
         let start = format!("2026-03-01 09:00:00.0{at} UTC [7] ");
         log.push_str(&format!("{start}LOG:  duration: 1.000 ms  {statement}\n"));
         if let Some(detail) = detail {
@@ -270,4 +274,138 @@ fn plans_check_of_a_masked_workload_with_a_masked_export_finds_the_same_changes(
     assert!(notes(&unmasked).is_empty() && notes(&both_masked).is_empty());
     let (_, one_masked) = check(&masked, &plain, &setting);
     assert!(notes(&one_masked)[0].contains("the export is not"));
+}
+
+/// Objects that an export does not have: an operator class with an index, and a foreign partition.
+const NOT_EXPORTED: &str = "
+    CREATE OPERATOR CLASS own_ops FOR TYPE int USING btree AS OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=,
+        OPERATOR 5 >, FUNCTION 1 btint4cmp(int, int);
+    CREATE INDEX items_price ON items (price own_ops);
+    CREATE FOREIGN DATA WRAPPER nothing; CREATE SERVER far FOREIGN DATA WRAPPER nothing;
+    CREATE FOREIGN TABLE days_3 PARTITION OF days FOR VALUES FROM ('2026-01-03') TO ('2026-01-04') SERVER far";
+
+#[test]
+fn plans_check_without_an_index_and_a_partition_checks_no_statement_of_their_tables() {
+    let (_sandbox, endpoint) = server(15);
+    run(&endpoint, SCHEMA);
+    run(&endpoint, NOT_EXPORTED);
+    let directory = tempfile::tempdir().unwrap();
+    let workload = workload(directory.path());
+    let planner = directory.path().join("items.planner").display().to_string();
+    let url = endpoint.url("postgres");
+    succeeds(&["plans", "export", "--target", &url, "-o", &planner]);
+    let setting = ["--set", "work_mem=5MB", "--perturb", "0", "--fail-on"];
+    let (code, found) = check(&workload, &planner, &[&setting[..], &["changed"]].concat());
+    assert_eq!(code, Some(4), "{found}");
+    assert_eq!(found["coverage"]["plans"], 0, "{found}");
+    let reason = |sql: &str| {
+        let all = found["unchecked"].as_array().unwrap();
+        let one = all
+            .iter()
+            .find(|one| one["sql"].as_str().unwrap().contains(sql));
+        one.unwrap()["reason"].as_str().unwrap().to_owned()
+    };
+    assert!(
+        reason("where kind").contains("lacks the index public.items_price"),
+        "{found}"
+    );
+    assert!(
+        reason("from days").contains("lacks the partition public.days_3"),
+        "{found}"
+    );
+    let (code, _) = check(
+        &workload,
+        &planner,
+        &[&setting[..], &["unchecked"]].concat(),
+    );
+    assert_eq!(code, Some(1));
+}
+
+#[test]
+fn plans_check_has_the_settings_of_the_server_and_is_undecided_on_tables_that_a_change_creates() {
+    let (_sandbox, endpoint) = server(15);
+    run(&endpoint, SCHEMA);
+    for setting in [
+        "ALTER SYSTEM SET DateStyle = 'SQL, DMY'",
+        "ALTER SYSTEM SET work_mem = '7MB'",
+        "SELECT pg_reload_conf()",
+        "CREATE ROLE app LOGIN",
+        "ALTER DATABASE postgres SET random_page_cost = 2",
+        // The role of the export has another value than the server.
+        "ALTER ROLE postgres SET work_mem = '1MB'",
+    ] {
+        run(&endpoint, setting);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let lines = [
+        (
+            "statement: SELECT sum(n) FROM days WHERE day = '02/01/2026' OR day = '13/01/2026'",
+            None,
+        ),
+        ("statement: SELECT note FROM items WHERE id = 4", None),
+        (
+            "statement: DECLARE c CURSOR FOR SELECT price FROM items WHERE id = 5",
+            None,
+        ),
+        (
+            "statement: COPY (SELECT kind FROM items WHERE id = 6) TO STDOUT",
+            None,
+        ),
+    ];
+    let workload = workload_of(directory.path(), "app", &lines);
+    let planner = directory.path().join("items.planner").display().to_string();
+    let url = endpoint.url("postgres");
+    succeeds(&["plans", "export", "--target", &url, "-o", &planner]);
+
+    let output = rehearse(&[
+        "plans",
+        "check",
+        &workload,
+        "--planner",
+        &planner,
+        "--set",
+        "random_page_cost=1000",
+    ]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(
+        message.contains("the database postgres sets random_page_cost to 2"),
+        "{message}"
+    );
+
+    let quick = ["--perturb", "0", "--fail-on", "error"];
+    let (code, found) = check(
+        &workload,
+        &planner,
+        &[&quick[..], &["--set", "jit=off"]].concat(),
+    );
+    assert_eq!(code, Some(0), "{found}");
+    for sql in ["from days", "select note", "declare", "copy"] {
+        assert_eq!(verdict(&found, sql), "same", "{found}");
+    }
+    let settings = &found["statements"][0]["plans"][0]["plans"]["before"]["plan"]["settings"];
+    assert_eq!(settings["work_mem"], "7MB", "{found}");
+
+    let migration = directory.path().join("swap.sql").display().to_string();
+    std::fs::write(
+        &migration,
+        "CREATE TABLE items_new (LIKE items); ALTER TABLE items RENAME TO items_old; \
+         ALTER TABLE items_new RENAME TO items",
+    )
+    .unwrap();
+    let (code, found) = check(
+        &workload,
+        &planner,
+        &[&quick[..], &["--change", &migration]].concat(),
+    );
+    assert_eq!(code, Some(4), "{found}");
+    assert!(
+        found["undecided"]
+            .as_str()
+            .unwrap()
+            .contains("3 of the statements"),
+        "{found}"
+    );
+    let reason = found["unchecked"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("creates the table items"), "{reason}");
 }

@@ -161,7 +161,7 @@ fn status(check: &PlanCheck) -> Status {
     }
     let mut statements = check.statements.iter();
     match statements.all(|one| one.verdict == PlanVerdict::Same) {
-        true if check.statements.is_empty() => Status::Unsure,
+        true if check.statements.is_empty() || check.undecided.is_some() => Status::Unsure,
         true => Status::Good,
         false => Status::Unsure,
     }

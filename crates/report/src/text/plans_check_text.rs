@@ -98,6 +98,18 @@ pub(crate) fn heading(check: &PlanCheck) -> String {
         let all = check.statements.iter();
         all.filter(|one| one.verdict == verdict).count() as u64
     };
+    let coverage = &check.coverage;
+    let unchecked = match coverage.unchecked_statements {
+        0 => String::new(),
+        number => format!(
+            "; {} not checked, with {} of the executions",
+            counted(number, "statement"),
+            percent(
+                coverage.unchecked_executions as f64,
+                (coverage.executions + coverage.unchecked_executions) as f64
+            )
+        ),
+    };
     let errors = match number(PlanVerdict::Error) {
         0 => String::new(),
         errors => format!(
@@ -106,14 +118,14 @@ pub(crate) fn heading(check: &PlanCheck) -> String {
         ),
     };
     format!(
-        "{} → {}: {} of {} change{errors}",
+        "{} → {}: {} of {} change{errors}{unchecked}",
         side(&check.before),
         side(&check.after),
         match number(PlanVerdict::Changed) {
             0 => "no plan".to_owned(),
             changed => format!("the plans of {}", count(changed)),
         },
-        counted(check.coverage.statements, "statement"),
+        counted(coverage.statements, "statement"),
     )
 }
 
@@ -135,8 +147,11 @@ fn side(side: &CheckedSide) -> String {
 pub(crate) fn coverage(coverage: &Coverage) -> String {
     let all = coverage.executions + coverage.unchecked_executions;
     let mut text = format!(
-        "{} were compared; the statements have {} of the executions",
-        counted(coverage.plans, "plan"),
+        "{} compared; the statements have {} of the executions",
+        match coverage.plans {
+            1 => "1 plan was".to_owned(),
+            number => format!("{} were", counted(number, "plan")),
+        },
         percent(coverage.executions as f64, all as f64),
     );
     let time = coverage.captured_us + coverage.unchecked_captured_us;
@@ -145,6 +160,12 @@ pub(crate) fn coverage(coverage: &Coverage) -> String {
         text.push_str(&format!(" and {share} of the captured time"));
     }
     text.push_str(" of those that have a plan.");
+    if coverage.without_plan > 0 {
+        text.push_str(&format!(
+            " Not counted: {} without a plan, such as BEGIN and SET.",
+            counted(coverage.without_plan, "statement")
+        ));
+    }
     text
 }
 
@@ -292,6 +313,12 @@ fn risk_text(risk: &PlanRisk) -> String {
     }
 }
 
+/// Returns the reason why the conditions are not decided, as a sentence.
+pub(crate) fn undecided_text(check: &PlanCheck) -> Option<String> {
+    let reason = check.undecided.as_ref()?;
+    Some(format!("Not decided: {reason}. The exit code is 4."))
+}
+
 /// Returns whether each condition holds, in words.
 pub(crate) fn conditions(check: &PlanCheck) -> Vec<String> {
     let all = check.conditions.iter();
@@ -303,6 +330,7 @@ pub(crate) fn conditions(check: &PlanCheck) -> Vec<String> {
         ),
         false => format!("Condition '{}' does not hold.", condition.condition),
     })
+    .chain(undecided_text(check))
     .collect()
 }
 

@@ -118,6 +118,7 @@ fn check(statements: Vec<CheckedStatement>) -> PlanCheck {
             holds: true,
             statements: Vec::new(),
         }],
+        undecided: None,
     }
 }
 

@@ -17,7 +17,7 @@ use crate::metapages;
 use crate::object_queries::object_queries;
 use crate::quoting::quote_identifier;
 use crate::restore_ranges::from_hex;
-use crate::setting_values::EXPORTED_SETTINGS;
+use crate::setting_queries;
 use crate::statistics_queries;
 use crate::visible_statistics;
 
@@ -77,8 +77,10 @@ pub fn export(
         connection,
         export: PlannerExport::default(),
     };
+    let settings = exporter.query("settings", setting_queries::OF_SESSION_SQL)?;
     exporter.query("transaction", BEGIN)?;
     exporter.read_server()?;
+    exporter.read_settings(&settings)?;
     exporter.read_objects()?;
     let sizes: Vec<SizeRow> = exporter.read("sizes", &statistics_queries::sizes())?;
     exporter.read_tablespaces()?;
@@ -117,26 +119,6 @@ impl Exporter<'_> {
             provider: text().unwrap_or_default(),
             provider_locale: text(),
         };
-        // This session's own settings have the source `session`, and those of its role are read below.
-        self.export.settings = self.read(
-            "settings",
-            &format!(
-                "SELECT row_to_json(x) FROM (SELECT name, current_setting(name) AS value FROM pg_settings \
-                 WHERE source IN ('configuration file', 'command line', 'environment variable', 'global') \
-                 AND {EXPORTED_SETTINGS} ORDER BY 1) x"
-            ),
-        )?;
-        self.export.role_settings = self.read(
-            "settings of roles",
-            &format!(
-                "SELECT row_to_json(x) FROM (SELECT r.rolname AS role, s.setdatabase <> 0 AS in_database, \
-                 split_part(one, '=', 1) AS name, substring(one FROM position('=' IN one) + 1) AS value \
-                 FROM pg_db_role_setting s LEFT JOIN pg_roles r ON r.oid = s.setrole \
-                 LEFT JOIN pg_database d ON d.oid = s.setdatabase, unnest(s.setconfig) one \
-                 WHERE (s.setdatabase = 0 OR d.datname = current_database()) \
-                 AND split_part(one, '=', 1) IN (SELECT name FROM pg_settings WHERE {EXPORTED_SETTINGS}) ORDER BY s.setrole, 2) x"
-            ),
-        )?;
         self.export.roles = self.read("roles", ROLES_SQL)?;
         Ok(())
     }

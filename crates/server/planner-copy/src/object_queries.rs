@@ -223,7 +223,7 @@ fn table_queries(version: u32) -> Vec<ObjectQuery> {
     ]
 }
 
-/// Constraints, indexes and partitions. Indexes come first on each table, so that partitions bring theirs when they
+/// Constraints, indexes and partitions. Attaching a foreign table fails, which names the table that lacks it. Indexes come first on each table, so that partitions bring theirs when they
 /// are attached; foreign keys come last.
 fn constraint_queries() -> Vec<ObjectQuery> {
     let classes = is_users("pg_class", "c");
@@ -258,7 +258,7 @@ fn constraint_queries() -> Vec<ObjectQuery> {
                  ELSE format('ALTER TABLE ONLY %I.%I INHERIT %I.%I', n.nspname, c.relname, pn.nspname, p.relname) END \
                  FROM pg_inherits h JOIN pg_class c ON c.oid = h.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
                  JOIN pg_class p ON p.oid = h.inhparent JOIN pg_namespace pn ON pn.oid = p.relnamespace \
-                 WHERE c.relkind IN ('r', 'p') AND {classes} ORDER BY c.oid, h.inhseqno"
+                 WHERE c.relkind IN ('r', 'p', 'f') AND {classes} ORDER BY c.oid, h.inhseqno"
             ),
         ),
         query(

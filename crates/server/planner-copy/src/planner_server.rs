@@ -21,7 +21,7 @@ use crate::quoting::quote_literal;
 use crate::relation_files::RelationFiles;
 use crate::restore_connections::{OWNER, RestoreConnections, SUPERUSER};
 use crate::restore_ranges::{INDEX_VALUE_MAJOR, Leaves};
-use crate::restore_sizes::KnownRelations;
+use crate::restore_sizes::{CreatedTable, KnownRelations};
 use crate::{perturb, restore_objects, restore_ranges, restore_sizes, restore_statistics};
 
 /// Time limit of the queries of one connection.
@@ -64,6 +64,8 @@ pub struct PlannerServer {
     copy: u32,
     /// Parts of the export that it does not have.
     pub left_out: Vec<NotRestored>,
+    /// Tables that the change creates.
+    pub created: Vec<CreatedTable>,
 }
 
 impl PlannerServer {
@@ -74,7 +76,7 @@ impl PlannerServer {
     pub fn create(request: CopyRequest<'_>) -> Result<Self, PlannerCopyError> {
         let (export, major) = (request.export, request.installation.major);
         let mut sandbox = create_sandbox(&request)?;
-        let mut left_out = Vec::new();
+        let (mut left_out, mut created) = (Vec::new(), Vec::new());
         let target = start(&mut sandbox, "template1")?;
         with_superuser(&target, "template1", "create the database", |superuser| {
             restore_objects::create_roles(superuser, export, &mut left_out)?;
@@ -86,12 +88,14 @@ impl PlannerServer {
         (request.change)(&target).map_err(PlannerCopyError::Failed)?;
         let (sized, block_size, segment_bytes) =
             with_superuser(&target, &export.database, "set the sizes", |connection| {
+                // The change may have created objects.
+                restore_objects::grant_all(connection)?;
                 let sized = restore_sizes::sized_relations(
                     connection,
                     export,
                     &known,
                     leaves,
-                    &mut left_out,
+                    (&mut left_out, &mut created),
                 )?;
                 restore_sizes::write_sizes(connection, &sized)?;
                 Ok((
@@ -132,6 +136,7 @@ impl PlannerServer {
             database: export.database.clone(),
             copy: 0,
             left_out,
+            created,
         })
     }
 

@@ -45,10 +45,21 @@ pub(crate) type KnownRelations = HashMap<u32, KnownRelation>;
 
 /// Relation before a change.
 pub(crate) struct KnownRelation {
-    /// Number of its record in the export.
-    record: usize,
+    /// Number of its record in the export; `None` if it has none.
+    record: Option<usize>,
     /// Path of its file; empty if it has none.
     file: String,
+}
+
+/// Table or materialized view that a change creates. Its rows are not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreatedTable {
+    /// Schema.
+    pub schema: String,
+    /// Name.
+    pub name: String,
+    /// Whether the export has a table of the same name, whose size it gets.
+    pub is_replacement: bool,
 }
 
 /// Relation with the size to give it.
@@ -68,7 +79,7 @@ pub(crate) struct SizedRelation {
     relallvisible: i32,
 }
 
-/// Finds the relations of the export before a change, which may rename them.
+/// Finds the relations before a change, which may rename them.
 pub(crate) fn known_relations(
     connection: &mut QueryConnection<'_>,
     export: &PlannerExport,
@@ -79,7 +90,7 @@ pub(crate) fn known_relations(
         let mut row = row.into_iter().map(Option::unwrap_or_default);
         let oid = row.next()?.parse().ok()?;
         let key = (row.next()?, row.next()?);
-        let (record, file) = (*by_name.get(&key)?, row.next()?);
+        let (record, file) = (by_name.get(&key).copied(), row.next()?);
         Some((oid, KnownRelation { record, file }))
     });
     Ok(known.collect())
@@ -97,7 +108,7 @@ pub(crate) fn sized_relations(
     export: &PlannerExport,
     known: &KnownRelations,
     mut leaves: Leaves,
-    left_out: &mut Vec<NotRestored>,
+    (left_out, created): (&mut Vec<NotRestored>, &mut Vec<CreatedTable>),
 ) -> Result<Vec<SizedRelation>, LoginError> {
     let by_name = by_name(export);
     let mut tuples: HashMap<u32, f64> = HashMap::new();
@@ -110,9 +121,17 @@ pub(crate) fn sized_relations(
         // An index that a change rebuilds has its name and another number.
         let key = (text(1), text(2));
         let before = known.get(&oid);
-        let record = before.map(|one| &one.record).or_else(|| by_name.get(&key));
+        let record = before.and_then(|one| one.record);
+        let record = record.or_else(|| by_name.get(&key).copied());
         let file = row.get(4).cloned().flatten();
-        let relation = match record.map(|place| &export.relations[*place]) {
+        if before.is_none() && matches!(text(3).as_str(), "r" | "p" | "m") {
+            created.push(CreatedTable {
+                schema: key.0.clone(),
+                name: key.1.clone(),
+                is_replacement: record.is_some(),
+            });
+        }
+        let relation = match record.map(|place| &export.relations[place]) {
             Some(record) => {
                 tuples.insert(oid, record.reltuples);
                 let is_rewritten = before.is_some_and(|one| file.as_ref() != Some(&one.file));

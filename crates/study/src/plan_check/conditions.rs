@@ -1,6 +1,6 @@
 //! Conditions of `--fail-on` on checked plans.
 
-use super::result::{CheckedStatement, ConditionHolds, PlanPair, PlanVerdict};
+use super::result::{CheckedStatement, ConditionHolds, PlanPair, PlanVerdict, UncheckedStatement};
 use plans::PlanRisk;
 
 /// Condition on a statement's plans.
@@ -22,12 +22,14 @@ pub enum PlanCondition {
     NestedLoop,
     /// [`PlanRisk::Jit`]
     Jit,
+    /// The statement could not be checked.
+    Unchecked,
     /// The estimated cost grows by more than this factor.
     CostAbove(f64),
 }
 
 /// Conditions without a number, by name.
-const NAMED: [(&str, PlanCondition); 8] = [
+const NAMED: [(&str, PlanCondition); 9] = [
     ("changed", PlanCondition::Changed),
     ("stable-change", PlanCondition::StableChange),
     ("error", PlanCondition::Error),
@@ -36,6 +38,7 @@ const NAMED: [(&str, PlanCondition); 8] = [
     ("lost-pruning", PlanCondition::LostPruning),
     ("nested-loop", PlanCondition::NestedLoop),
     ("jit", PlanCondition::Jit),
+    ("unchecked", PlanCondition::Unchecked),
 ];
 
 impl std::str::FromStr for PlanCondition {
@@ -91,9 +94,20 @@ impl PlanCondition {
     }
 
     /// Finds the statements for which it holds.
-    pub(super) fn check(&self, statements: &[CheckedStatement]) -> ConditionHolds {
+    pub(super) fn check(
+        &self,
+        statements: &[CheckedStatement],
+        unchecked: &[UncheckedStatement],
+    ) -> ConditionHolds {
         let holding = statements.iter().filter(|one| self.holds(one));
-        let statements: Vec<String> = holding.map(|one| one.fingerprint.clone()).collect();
+        let unchecked = unchecked
+            .iter()
+            .filter(|_| *self == PlanCondition::Unchecked);
+        let statements: Vec<String> = holding
+            .map(|one| &one.fingerprint)
+            .chain(unchecked.map(|one| &one.fingerprint))
+            .cloned()
+            .collect();
         ConditionHolds {
             condition: self.to_string(),
             holds: !statements.is_empty(),
@@ -117,6 +131,7 @@ impl PlanCondition {
                 risk(&|risk| matches!(risk, PlanRisk::LostPruning { .. }))
             }
             PlanCondition::Jit => risk(&|risk| *risk == PlanRisk::Jit),
+            PlanCondition::Unchecked => false,
             PlanCondition::CostAbove(factor) => {
                 any(&|pair| pair.cost_ratio.is_some_and(|ratio| ratio > *factor))
             }
@@ -130,7 +145,13 @@ mod tests {
 
     #[test]
     fn conditions_are_read_back_as_they_are_written() {
-        for text in ["changed", "lost-index", "jit", "cost > 2x", "cost > 1.5x"] {
+        for text in [
+            "changed",
+            "lost-index",
+            "unchecked",
+            "cost > 2x",
+            "cost > 1.5x",
+        ] {
             assert_eq!(text.parse::<PlanCondition>().unwrap().to_string(), text);
         }
         assert_eq!("cost>3".parse(), Ok(PlanCondition::CostAbove(3.0)));

@@ -4,9 +4,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use observe::{Example, StatementExamples};
 use planner_copy::PlannerExport;
-use sql::{Fingerprint, StatementClass, holds_several};
+use sql::{Fingerprint, holds_several};
 use workload::{StatementText, WorkloadReader};
 
+use super::explainable::Explainable;
 use super::result::{PlanValues, UncheckedStatement};
 use crate::failure::Failure;
 
@@ -51,16 +52,16 @@ pub(super) struct CheckedExamples {
 impl CheckedExamples {
     /// Reads the workload once.
     pub(super) fn read(workload: &WorkloadReader, export: &PlannerExport) -> Result<Self, Failure> {
-        let mut texts: Vec<StatementText> = Vec::new();
+        let mut texts: Vec<(Explainable, StatementText)> = Vec::new();
         let mut without_plan = 0;
         for text in workload.statements()? {
             let text = text?;
-            match has_plan(text.class) {
-                true => texts.push(text),
-                false => without_plan += 1,
+            match Explainable::of(text.class, &text.sql) {
+                Explainable::None => without_plan += 1,
+                way => texts.push((way, text)),
             }
         }
-        let wanted: HashSet<Fingerprint> = texts.iter().map(|text| text.fingerprint).collect();
+        let wanted: HashSet<Fingerprint> = texts.iter().map(|(_, text)| text.fingerprint).collect();
         let mut found = observe::example_sets(workload, &wanted)?;
         let (database, note) = choose_database(&found, &export.database);
         let mut all = CheckedExamples {
@@ -69,22 +70,45 @@ impl CheckedExamples {
             without_plan,
             note,
         };
-        for text in texts {
-            all.add(text, &mut found, &database);
+        for (way, text) in texts {
+            all.add((way, text), &mut found, &database);
         }
         Ok(all)
     }
 
+    /// Returns a note on the users that the export does not have.
+    pub(super) fn unknown_users(&self, export: &PlannerExport) -> Option<String> {
+        let known: BTreeSet<&str> = export.roles.iter().map(|role| role.name.as_str()).collect();
+        let tasks = self.statements.iter().flat_map(|one| &one.tasks);
+        let users: BTreeSet<&str> = tasks.map(|task| &*task.example.user).collect();
+        let unknown: Vec<&str> = users
+            .difference(&known)
+            .map(|name| {
+                if name.is_empty() {
+                    "(not captured)"
+                } else {
+                    *name
+                }
+            })
+            .collect();
+        (!unknown.is_empty()).then(|| {
+            format!(
+                "the export has no role {}; its statements are planned without policies of rows and without settings of roles",
+                unknown.join(", ")
+            )
+        })
+    }
+
     fn add(
         &mut self,
-        text: StatementText,
+        (way, text): (Explainable, StatementText),
         found: &mut HashMap<Fingerprint, StatementExamples>,
         database: &str,
     ) {
         let mut found = found.remove(&text.fingerprint).unwrap_or_default();
         let is_there =
             |example: &Example| example.database.is_empty() || *example.database == *database;
-        let (here, elsewhere): (Vec<_>, Vec<_>) = std::mem::take(&mut found.examples)
+        let (mut here, elsewhere): (Vec<_>, Vec<_>) = std::mem::take(&mut found.examples)
             .into_iter()
             .partition(is_there);
         let several = here.iter().any(|example| holds_several(&example.sql));
@@ -96,7 +120,10 @@ impl CheckedExamples {
             (false, _) if several => Some(
                 "it is sent with others in one text, and a server plans one at a time".to_owned(),
             ),
-            (false, _) => None,
+            (false, _) => match way {
+                Explainable::Hidden(reason) => Some(reason.to_owned()),
+                way => to_explainable(way, &mut here).err(),
+            },
         };
         if let Some(reason) = reason {
             self.unchecked.push(UncheckedStatement {
@@ -111,6 +138,7 @@ impl CheckedExamples {
         // Only a statement that is prepared by name is executed often enough for a generic plan.
         let prepared = here
             .iter()
+            .filter(|_| way == Explainable::Query)
             .find(|example| example.is_prepared && !example.parameters.is_empty())
             .cloned();
         let mut tasks: Vec<PlanTask> = here
@@ -153,6 +181,12 @@ fn choose_database(
     }
 }
 
-fn has_plan(class: StatementClass) -> bool {
-    class.is_planned() || class == StatementClass::Other
+/// Replaces the texts of examples by those that `EXPLAIN` takes.
+fn to_explainable(way: Explainable, examples: &mut [Example]) -> Result<(), String> {
+    for example in examples {
+        example.sql = way
+            .text(&example.sql)
+            .ok_or_else(|| "the query of the COPY cannot be found in its text".to_owned())?;
+    }
+    Ok(())
 }

@@ -1,16 +1,22 @@
 //! Plans without data: compares the plans of a workload's statements on two private servers that plan with an export.
 
 mod conditions;
+mod doubts;
 mod examples;
+mod explainable;
+mod overridden_settings;
 mod perturbed;
+mod plan_gaps;
 mod result;
 mod side;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ::sandbox::{Dirs, ServerRequirements};
-use planner_copy::{PlannerCopyError, PlannerExport};
+use planner_copy::{NotRestored, PlannerCopyError, PlannerExport};
 use plans::{PlanSide, StatementPlans, compare_plans, plan_risks};
 use workload::{Literals, WorkloadReader};
 
@@ -21,8 +27,11 @@ use crate::interrupt::Interrupt;
 use crate::notes;
 
 pub use conditions::PlanCondition;
+use doubts::Doubts;
 use examples::CheckedExamples;
+use overridden_settings::overridden_settings;
 use perturbed::compare_copies;
+use plan_gaps::PlanGaps;
 pub use result::{
     CheckedSide, CheckedStatement, ConditionHolds, Coverage, Limitation, LimitedSide,
     PerturbedPlans, PlanCheck, PlanPair, PlanValues, PlanVerdict, PlannerSource,
@@ -92,6 +101,8 @@ pub fn check_plans(
     }
     let own = |side: &SideRequest| side.planner.as_deref().map(PlannerExport::read).transpose();
     let own = [own(&request.before)?, own(&request.after)?];
+    let overridden =
+        overridden_settings(&request.after.settings, own[1].as_ref().unwrap_or(&export))?;
     let dirs = Dirs::from_environment()?;
     let version = |side: &SideRequest| side.version.unwrap_or_else(|| export.major());
     let find = |side| (request.find)(&ServerRequirements::major(version(side)), &dirs);
@@ -121,7 +132,8 @@ pub fn check_plans(
             })
             .map(|thread| thread.join().expect("a side does not panic"))
     });
-    let (before, after) = (before?, after?);
+    let (before, mut after) = (before?, after?);
+    after.left_out.extend(overridden);
     if interrupt.is_requested() {
         return Err(Failure::could_not("the check was stopped"));
     }
@@ -141,8 +153,18 @@ fn assemble(
     before: SidePlans,
     after: SidePlans,
 ) -> PlanCheck {
+    let unknown_users = chosen.unknown_users(export);
+    let mut gaps = PlanGaps::default();
+    for (side, own) in [&before, &after].into_iter().zip(own) {
+        gaps.add(
+            own.as_ref().unwrap_or(export),
+            &side.left_out,
+            &side.created,
+        );
+    }
     let mut statements = Vec::new();
     let mut unchecked = chosen.unchecked;
+    let mut doubts = Doubts::default();
     let outcomes = before.outcomes.into_iter().zip(after.outcomes);
     let copies = || before.perturbed.iter().zip(&after.perturbed);
     for (at, (statement, (befores, afters))) in
@@ -163,7 +185,7 @@ fn assemble(
             })
             .collect();
         let checked = CheckedStatement::new(&statement, pairs);
-        match checked.unchecked_reason() {
+        match doubts.unchecked_reason(&checked, &gaps) {
             Some(reason) => unchecked.push(UncheckedStatement {
                 fingerprint: checked.fingerprint,
                 sql: checked.sql,
@@ -176,23 +198,33 @@ fn assemble(
     }
     statements.sort_by_key(|one| std::cmp::Reverse(one.order()));
     unchecked.sort_by_key(|one| std::cmp::Reverse((one.captured_us, one.executions)));
-    let conditions = request
+    let conditions: Vec<ConditionHolds> = request
         .conditions
         .iter()
-        .map(|condition| condition.check(&statements))
+        .map(|condition| condition.check(&statements, &unchecked))
         .collect();
+    let coverage = Coverage::of(&statements, &unchecked, chosen.without_plan);
+    let has = |one: &NotRestored| {
+        after
+            .left_out
+            .iter()
+            .all(|other| other.subject != one.subject)
+    };
+    doubts.missing_before = before.left_out.iter().filter(|one| has(one)).count();
     PlanCheck {
         workload: workload.path().display().to_string(),
         planner: PlannerSource::of(request.planner, export),
         before: CheckedSide::new(&request.before, before.version, own[0].as_ref()),
         after: CheckedSide::new(&request.after, after.version, own[1].as_ref()),
-        coverage: Coverage::of(&statements, &unchecked, chosen.without_plan),
+        undecided: doubts.undecided(&conditions, &coverage),
+        coverage,
         limitations: limitations(
             (export, own),
             &before.left_out,
             &after.left_out,
             [
                 chosen.note.map(|note| ("database", note)),
+                unknown_users.map(|note| ("users", note)),
                 mask_note(workload, export).map(|note| ("masking", note)),
             ],
         ),
@@ -240,8 +272,7 @@ fn pair(
     let (cost_before, cost_after) = (cost(&before), cost(&after));
     let cost_ratio = cost_before
         .zip(cost_after)
-        .filter(|(before, _)| *before > 0.0)
-        .map(|(before, after)| after / before);
+        .map(|(before, after)| result::cost_ratio(before, after));
     PlanPair {
         values,
         cost_before,
@@ -260,9 +291,9 @@ fn pair(
 /// Returns what both sides lack, once each.
 fn limitations(
     (export, own): (&PlannerExport, &[Option<PlannerExport>; 2]),
-    before: &[planner_copy::NotRestored],
-    after: &[planner_copy::NotRestored],
-    notes: [Option<(&str, String)>; 2],
+    before: &[NotRestored],
+    after: &[NotRestored],
+    notes: [Option<(&str, String)>; 3],
 ) -> Vec<Limitation> {
     let mut known = BTreeSet::new();
     let exported = export.not_exported.iter();

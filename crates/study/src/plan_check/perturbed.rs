@@ -2,7 +2,7 @@
 
 use plans::{Plan, PlanSide};
 
-use super::result::PerturbedPlans;
+use super::result::{PerturbedPlans, cost_ratio};
 
 /// Compares the plans of one set of values in all copies. Returns `None` if a side has no plan, or there are no copies.
 pub(super) fn compare_copies(
@@ -17,8 +17,8 @@ pub(super) fn compare_copies(
         other_before: 0,
         other_after: 0,
         lost_nested_loops: 0,
-        cost_ratio_min: ratio(before, after),
-        cost_ratio_max: ratio(before, after),
+        cost_ratio_min: Some(ratio(before, after)),
+        cost_ratio_max: Some(ratio(before, after)),
     };
     let planned = copies.iter().filter_map(|(one, other)| {
         one.and_then(PlanSide::plan)
@@ -33,11 +33,7 @@ pub(super) fn compare_copies(
             u64::from(has_new_loop && nested_loops(other) < nested_loops(after));
         let ratio = ratio(one, other);
         let extreme = |known: Option<f64>, choose: fn(f64, f64) -> f64| {
-            known
-                .zip(ratio)
-                .map(|(known, ratio)| choose(known, ratio))
-                .or(known)
-                .or(ratio)
+            known.map(|known| choose(known, ratio))
         };
         found.cost_ratio_min = extreme(found.cost_ratio_min, f64::min);
         found.cost_ratio_max = extreme(found.cost_ratio_max, f64::max);
@@ -45,8 +41,8 @@ pub(super) fn compare_copies(
     (found.copies > 0).then_some(found)
 }
 
-fn ratio(before: &Plan, after: &Plan) -> Option<f64> {
-    (before.root.cost > 0.0).then(|| after.root.cost / before.root.cost)
+fn ratio(before: &Plan, after: &Plan) -> f64 {
+    cost_ratio(before.root.cost, after.root.cost)
 }
 
 fn nested_loops(plan: &Plan) -> u64 {

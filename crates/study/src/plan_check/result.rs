@@ -34,6 +34,8 @@ pub struct PlanCheck {
     pub perturbed_copies: u32,
     /// Conditions of the user.
     pub conditions: Vec<ConditionHolds>,
+    /// Reason why it is not decided whether the conditions hold, although none does; `null` if it is decided.
+    pub undecided: Option<String>,
 }
 
 /// Export that both sides plan with.
@@ -79,7 +81,7 @@ pub struct Coverage {
     pub unchecked_executions: u64,
     /// Their captured time, in microseconds.
     pub unchecked_captured_us: u64,
-    /// Number of statements of kinds without a plan, such as `BEGIN` and `COPY`.
+    /// Number of statements of kinds without a plan, such as `BEGIN` and `SET`.
     pub without_plan: u64,
 }
 
@@ -131,8 +133,9 @@ pub struct CheckedStatement {
 pub enum PlanVerdict {
     /// All plans have the same shape.
     Same,
-    /// The server before refuses it, and the one after does not.
-    Accepted,
+    /// A side has no plan: both servers refuse it, the one before does, or the one after takes too long. Statements with this
+    /// verdict are not checked.
+    NotCompared,
     /// A plan has another shape, or newly uses JIT.
     Changed,
     /// The server after refuses it, and the one before does not.
@@ -148,7 +151,7 @@ pub struct PlanPair {
     pub cost_before: Option<f64>,
     /// Estimated cost after, in the planner's units.
     pub cost_after: Option<f64>,
-    /// Cost after divided by cost before. Versions and cost settings differ in their units.
+    /// Cost after divided by cost before, which counts as at least 0.01. Versions and cost settings differ in their units.
     pub cost_ratio: Option<f64>,
     /// Changes that often make a statement slower.
     pub risks: Vec<PlanRisk>,
@@ -219,6 +222,20 @@ pub struct ConditionHolds {
     pub statements: Vec<String>,
 }
 
+/// SQLSTATEs of a statement that took too long: `query_canceled` and `lock_not_available`.
+const OUT_OF_TIME: [[u8; 5]; 2] = [*b"57014", *b"55P03"];
+/// Smallest cost that `EXPLAIN` shows, in the planner's units.
+const COST_MIN: f64 = 0.01;
+
+/// Returns cost after divided by cost before. A cost of 0, such as that of a query whose partitions are all pruned, counts as
+/// the smallest that is shown, so that growth from it has a finite factor.
+pub(super) fn cost_ratio(before: f64, after: f64) -> f64 {
+    match before <= 0.0 && after <= 0.0 {
+        true => 1.0,
+        false => after / before.max(COST_MIN),
+    }
+}
+
 impl PlannerSource {
     pub(super) fn of(path: &Path, export: &PlannerExport) -> Self {
         PlannerSource {
@@ -260,7 +277,7 @@ impl Coverage {
     ) -> Self {
         Coverage {
             statements: checked.len() as u64,
-            plans: checked.iter().map(|one| one.plans.len() as u64).sum(),
+            plans: checked.iter().map(CheckedStatement::compared).sum(),
             executions: checked.iter().map(|one| one.executions).sum(),
             captured_us: checked.iter().map(|one| one.captured_us).sum(),
             unchecked_statements: unchecked.len() as u64,
@@ -284,21 +301,49 @@ impl CheckedStatement {
         }
     }
 
-    /// Returns the reason why no plan could be compared.
+    /// Returns the number of sets of values for which both sides have a plan.
+    fn compared(&self) -> u64 {
+        let pairs = self.plans.iter();
+        let is_compared = |pair: &&PlanPair| pair.plans.comparison.is_some();
+        pairs.filter(is_compared).count() as u64
+    }
+
+    /// Returns the reason why it is not checked: a set of values has no plan to compare, and no other set is a finding.
     pub(super) fn unchecked_reason(&self) -> Option<String> {
-        let is_compared = |pair: &PlanPair| {
-            pair.plans.before.plan().is_some() || pair.plans.after.plan().is_some()
-        };
-        if self.plans.iter().any(is_compared) {
+        if self.verdict > PlanVerdict::NotCompared {
             return None;
         }
-        let pair = self.plans.first();
-        Some(match pair.map(|pair| &pair.plans.before) {
-            Some(PlanSide::Refused { sqlstate, message }) => {
-                format!("both servers refuse it ({sqlstate}: {message})")
+        let all = self.plans.iter();
+        let is_missing = |pair: &&PlanPair| pair.verdict() == PlanVerdict::NotCompared;
+        let missing: Vec<&PlanPair> = all.filter(is_missing).collect();
+        let Some(pair) = missing.first() else {
+            let none = self.plans.is_empty();
+            return none.then(|| "no server has a plan of this kind".to_owned());
+        };
+        let (by, side) = match (pair.plans.before.plan(), pair.plans.after.plan()) {
+            (None, None) => ("both servers", &pair.plans.before),
+            (None, _) => ("only the server before", &pair.plans.before),
+            _ => ("only the server after", &pair.plans.after),
+        };
+        let reason = match side {
+            PlanSide::Refused { sqlstate, message } => {
+                format!("it is refused by {by} ({sqlstate}: {message})")
             }
-            _ => "both servers give no plan that can be read".to_owned(),
+            _ => format!("no plan that can be read is given by {by}"),
+        };
+        Some(match missing.len() < self.plans.len() {
+            true => format!(
+                "for {} of {} sets of values {reason}",
+                missing.len(),
+                self.plans.len()
+            ),
+            false => reason,
         })
+    }
+
+    /// Whether the server before refuses a set of values that the one after plans.
+    pub(super) fn is_refused_before_only(&self) -> bool {
+        self.plans.iter().any(PlanPair::is_refused_before_only)
     }
 
     /// Returns the key of the order, the greatest first.
@@ -326,11 +371,22 @@ impl PlanPair {
         self.perturbed.as_ref().is_some_and(is_lost)
     }
 
+    /// Whether the time or the locks of a side did not suffice, which is no property of the statement.
+    fn is_out_of_time(side: &PlanSide) -> bool {
+        matches!(side, PlanSide::Refused { sqlstate, .. } if OUT_OF_TIME.contains(&sqlstate.0))
+    }
+
+    /// Whether only the side after has a plan.
+    pub(super) fn is_refused_before_only(&self) -> bool {
+        self.plans.before.plan().is_none() && self.plans.after.plan().is_some()
+    }
+
     /// Returns the verdict on this pair.
     pub fn verdict(&self) -> PlanVerdict {
         match (self.plans.before.plan(), self.plans.after.plan()) {
+            (Some(_), None) if Self::is_out_of_time(&self.plans.after) => PlanVerdict::NotCompared,
             (Some(_), None) => PlanVerdict::Error,
-            (None, Some(_)) => PlanVerdict::Accepted,
+            (None, _) => PlanVerdict::NotCompared,
             _ if self.plans.is_changed() || self.risks.contains(&PlanRisk::Jit) => {
                 PlanVerdict::Changed
             }

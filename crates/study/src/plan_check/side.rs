@@ -4,7 +4,7 @@ use ::sandbox::{Dirs, Installation};
 use connect::Target;
 use connect::login::{Dialer, Login, LoginError};
 use observe::{Example, ExplainSession};
-use planner_copy::{CopyRequest, NotRestored, OWNER, PlannerExport, PlannerServer};
+use planner_copy::{CopyRequest, CreatedTable, NotRestored, OWNER, PlannerExport, PlannerServer};
 use plans::PlanSide;
 use run::{PlanFact, PlanOutcome};
 use workload::{Literals, Sqlstate};
@@ -24,6 +24,8 @@ pub(super) struct SidePlans {
     pub(super) perturbed: Vec<Vec<Vec<Option<PlanSide>>>>,
     /// Parts of the export that the server does not have.
     pub(super) left_out: Vec<NotRestored>,
+    /// Tables that the change creates.
+    pub(super) created: Vec<CreatedTable>,
 }
 
 /// Creates the server of a side, and plans all examples on it.
@@ -64,12 +66,28 @@ pub(super) fn plan_side(
         planner.open.clear();
         perturbed.push(planner.plan_all(chosen, interrupt));
     }
+    let mut left_out = std::mem::take(&mut server.left_out);
+    left_out.extend(server.created.iter().map(limitation_of));
     Ok(SidePlans {
         version: installation.version.clone(),
         outcomes,
         perturbed,
-        left_out: std::mem::take(&mut server.left_out),
+        left_out,
+        created: std::mem::take(&mut server.created),
     })
+}
+
+fn limitation_of(table: &CreatedTable) -> NotRestored {
+    let reason = match table.is_replacement {
+        true => {
+            "the change creates it; it counts as large as the former table of this name, and has no statistics"
+        }
+        false => "the change creates it; it counts as empty, and has no statistics",
+    };
+    NotRestored {
+        subject: format!("table {}.{}", table.schema, table.name),
+        reason: format!("{reason}, and statements that read it are not checked"),
+    }
 }
 
 struct SidePlanner<'a> {

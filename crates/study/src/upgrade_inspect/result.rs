@@ -221,8 +221,7 @@ pub struct UncheckedPart {
 }
 
 /// Parts that no check of severity *blocks* reads, or that a role of a managed service can never read.
-const HARMLESS_PARTS: [&str; 14] = [
-    "the whole database",
+const HARMLESS_PARTS: [&str; 13] = [
     "passwords of roles",
     "settings that only some roles see",
     "lines of pg_hba.conf",
@@ -238,10 +237,22 @@ const HARMLESS_PARTS: [&str; 14] = [
     "published tables",
 ];
 
+/// Databases of managed services that none of their customers can connect to. The service upgrades them.
+const SERVICE_DATABASES: [&str; 5] = [
+    "rdsadmin",
+    "cloudsqladmin",
+    "alloydbadmin",
+    "azure_maintenance",
+    "azure_sys",
+];
+
 impl UncheckedPart {
     /// Whether a finding on this part can block the upgrade.
     pub fn can_block(&self) -> bool {
-        !self.on_new_server && !HARMLESS_PARTS.contains(&self.part.as_str())
+        let of_service = |name: &String| SERVICE_DATABASES.contains(&name.as_str());
+        !self.on_new_server
+            && !HARMLESS_PARTS.contains(&self.part.as_str())
+            && !self.database.as_ref().is_some_and(of_service)
     }
 }
 
@@ -275,6 +286,19 @@ impl UpgradeInspection {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn database_that_cannot_be_read_can_block_unless_it_is_of_a_managed_service() {
+        let unread = |database: &str, on_new_server: bool| UncheckedPart {
+            on_new_server,
+            database: Some(database.to_owned()),
+            part: "the whole database".to_owned(),
+            reason: "no entry in pg_hba.conf".to_owned(),
+        };
+        assert!(unread("hidden", false).can_block());
+        assert!(!unread("rdsadmin", false).can_block());
+        assert!(!unread("hidden", true).can_block());
+    }
 
     #[test]
     fn reference_lists_each_check_once_and_in_order() {

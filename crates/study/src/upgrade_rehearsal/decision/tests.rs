@@ -263,6 +263,7 @@ fn plans() -> PlanCheck {
         statements: Vec::new(),
         unchecked: Vec::new(),
         conditions: Vec::new(),
+        undecided: None,
         perturbed_copies: 0,
     }
 }

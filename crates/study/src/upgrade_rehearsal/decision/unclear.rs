@@ -229,9 +229,12 @@ fn data(report: &UpgradeReport) -> Vec<String> {
 
 fn inspection(report: &UpgradeReport) -> Option<String> {
     let unchecked = report.inspection.unchecked.iter();
-    let parts: Vec<&str> = unchecked
+    let parts: Vec<String> = unchecked
         .filter(|one| one.can_block())
-        .map(|one| one.part.as_str())
+        .map(|one| match &one.database {
+            Some(database) => format!("{} {database}", one.part),
+            None => one.part.clone(),
+        })
         .collect();
     (!parts.is_empty()).then(|| {
         format!(
