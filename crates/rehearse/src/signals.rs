@@ -76,6 +76,9 @@ fn end_at_once(interrupt: &Interrupt) {
     for partial in &partials {
         terminal::note(&partial_note(partial));
     }
+    if let Some(note) = interrupt.take_note_at_once() {
+        terminal::note(&note);
+    }
     low_level::exit(match partials.is_empty() {
         true => ENDED_AT_ONCE,
         false => STOPPED,

@@ -16,6 +16,8 @@ pub struct Interrupt {
     requested: Arc<AtomicBool>,
     /// Path of the partial result that is left if the process ends at once.
     partial: Arc<Mutex<Option<PathBuf>>>,
+    /// Sentences on what is left if the process ends at once.
+    note_at_once: Arc<Mutex<Option<String>>>,
 }
 
 impl Interrupt {
@@ -48,6 +50,22 @@ impl Interrupt {
     /// Takes the path of the partial result, if there is one.
     pub fn take_partial(&self) -> Option<PathBuf> {
         self.partial
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+
+    /// Sets the sentences on what is left if the process ends at once.
+    pub fn set_note_at_once(&self, note: String) {
+        *self
+            .note_at_once
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(note);
+    }
+
+    /// Takes the sentences on what is left, if there are any.
+    pub fn take_note_at_once(&self) -> Option<String> {
+        self.note_at_once
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take()

@@ -69,6 +69,9 @@ pub struct Preflight {
     pub parsed: u64,
     /// Number of different statements that were not parsed for lack of time.
     pub unparsed: u64,
+    /// Number of executions of the statements that were read.
+    #[serde(skip)]
+    pub executions: u64,
     /// The part of the workload that was read; `None` if all of it was.
     #[serde(skip)]
     read: Option<ReadPart>,
@@ -175,6 +178,7 @@ pub fn check(
         return Ok(result);
     };
     let used = StatementUse::of_workload(&context)?;
+    result.executions = used.executions();
     result.read = Some(used.read).filter(|read| read.events < read.events_in_all);
     let mut names = NameCheck::new(used);
     let mut accepted: Vec<LoginUse> = Vec::new();
@@ -205,6 +209,23 @@ pub fn check(
     Ok(result)
 }
 
+/// Marks that the target of the first of several replays was checked.
+static FIRST: Once = Once::new();
+
+/// Checks a target as [`check`] does, before several replays. [`check_once`] does not check it again.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn check_first(
+    reader: &WorkloadReader,
+    target: &Target,
+    options: &Options,
+) -> Result<Preflight, ArchiveError> {
+    let result = check(reader, target, options, CheckedPart::Beginning)?;
+    FIRST.call_once(|| ());
+    Ok(result)
+}
+
 /// Checks the target of the first of several replays, as [`check`] does.
 ///
 /// # Errors
@@ -214,7 +235,6 @@ pub(crate) fn check_once(
     target: &Target,
     options: &Options,
 ) -> Result<(), ArchiveError> {
-    static FIRST: Once = Once::new();
     let mut result = Ok(());
     FIRST.call_once(|| result = check(reader, target, options, CheckedPart::Beginning).map(drop));
     result

@@ -171,6 +171,7 @@ impl Stage {
             options: &options,
             goal,
             restores: true,
+            ends_if_too_short: false,
         };
         let ended = perform_runs(
             &mut journal,

@@ -63,7 +63,7 @@ fn rehearse(options: &Upgrade) -> Result<ExitStatus, Failure> {
         &request,
         &workload,
         &interrupt,
-        &mut ProofNarrator::default(),
+        &mut ProofNarrator::of_upgrade(),
         &mut |journal, ended| result_files::write_proof(journal, ended, literals),
     )?;
     result_files::write_upgrade(output, &report)?;

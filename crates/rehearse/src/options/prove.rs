@@ -241,6 +241,7 @@ impl GoalArgs {
             margin: self.margin / 100.0,
             time_budget: self.time_budget,
             can_change_time: false,
+            ends_if_too_short: false,
             blocks: self.blocks,
             noise_runs: self.noise_runs,
             seed: self.seed,

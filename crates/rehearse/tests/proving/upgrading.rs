@@ -419,31 +419,23 @@ fn upgrade_without_its_inputs_is_refused_before_anything_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let workload = workload(directory.path(), "SELECT 1");
     let output = directory.path().join("x.upgrade").display().to_string();
-    let refused: [(&[&str], i32, &str); 3] = [
+    let from = "postgres://a@127.0.0.1:1/b";
+    let refused: [(&[&str], i32, &str); 4] = [
         (&[&workload, "--to", "18", "-o", &output], 2, "--from"),
         (
             &[
-                &workload,
-                "--from",
-                "postgres://a@127.0.0.1:1/b",
-                "--to",
-                "18",
-                "-o",
-                &workload,
+                &workload, "--from", from, "--to", "18", "-o", &output, "--within", "1s",
             ],
+            2,
+            "--within 1.00s is too short",
+        ),
+        (
+            &[&workload, "--from", from, "--to", "18", "-o", &workload],
             2,
             "already exists",
         ),
         (
-            &[
-                &workload,
-                "--from",
-                "postgres://a@127.0.0.1:1/b",
-                "--to",
-                "18",
-                "-o",
-                &output,
-            ],
+            &[&workload, "--from", from, "--to", "18", "-o", &output],
             3,
             "cannot connect",
         ),
@@ -453,6 +445,8 @@ fn upgrade_without_its_inputs_is_refused_before_anything_is_written() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{options:?}: {text}");
         assert!(text.contains(message), "{options:?}: {text}");
+        let left = directory.path().join("x.upgrade");
+        assert!(!left.exists(), "{options:?}: {text}");
     }
 }
 

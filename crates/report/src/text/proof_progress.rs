@@ -8,9 +8,20 @@ use study::proof::{Look, Proof, ProofDisplay, ProofJournal, ProofReplays, ProofT
 use super::proof_text::goal_advice;
 use super::units::{counted, quantity, ratio};
 
+/// Command that performs the proof, whose options advice names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum NarratedCommand {
+    /// `prove`, and others with its options
+    #[default]
+    Prove,
+    /// `upgrade`
+    Upgrade,
+}
+
 /// Reports a running proof as notes.
 #[derive(Debug, Default)]
 pub struct ProofNarrator {
+    command: NarratedCommand,
     /// Goal, and number of statements, once the proof begins.
     of: Option<(Goal, u64)>,
     /// Results that were reported.
@@ -70,6 +81,14 @@ impl ProofDisplay for ProofNarrator {
 }
 
 impl ProofNarrator {
+    /// Creates a narrator whose advice names options of `rehearse upgrade`.
+    pub fn of_upgrade() -> Self {
+        ProofNarrator {
+            command: NarratedCommand::Upgrade,
+            ..ProofNarrator::default()
+        }
+    }
+
     /// Reports the decision and verdicts that were not reported before.
     fn tell_results(&mut self, journal: &ProofJournal) {
         let Some((goal, statements)) = self.of else {
@@ -84,8 +103,9 @@ impl ProofNarrator {
                 "There is time for {} blocks at most.{noise}",
                 decision.blocks
             ));
-            note(&smallest_text(journal.smallest_ratio(goal)));
-            if let Some(text) = goal_advice(goal, &journal.goal_noise(statements)) {
+            note(&smallest_text(journal.smallest_ratio(goal), self.command));
+            let advice = goal_advice(goal, &journal.goal_noise(statements));
+            if let Some(text) = advice.filter(|_| self.command == NarratedCommand::Prove) {
                 note(&text);
             }
         }
@@ -121,15 +141,20 @@ impl ProofNarrator {
 }
 
 /// Describes the smallest difference that a proof is expected to show.
-fn smallest_text(smallest: Option<f64>) -> String {
+fn smallest_text(smallest: Option<f64>, command: NarratedCommand) -> String {
     match smallest {
         Some(by) => format!(
             "With that, they show changes from about × {} or × {} on; a change of work shows earlier.",
             ratio(1.0 / by),
             ratio(by)
         ),
-        None => "They show a change only if a counter of work changes with it, or by far: too few blocks fit. Give more --time-budget."
-            .to_owned(),
+        None => format!(
+            "They show a change only if a counter of work changes with it, or by far: too few blocks fit. {}.",
+            match command {
+                NarratedCommand::Prove => "Give more --time-budget",
+                NarratedCommand::Upgrade => "The report advises a time for --within",
+            }
+        ),
     }
 }
 
@@ -150,6 +175,7 @@ fn plan_text(journal: &ProofJournal, replays: &ProofReplays<'_>) -> String {
     let done = journal.records().count();
     let before = match done {
         0 => String::new(),
+        1 => " 1 run is done already.".to_owned(),
         done => format!(" {done} runs are done already."),
     };
     let writes = match (whole.info().writes, replays.restores) {

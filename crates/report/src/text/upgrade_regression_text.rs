@@ -148,7 +148,7 @@ pub(crate) fn proof_text(proof: &RemedyProof) -> String {
     };
     let errors = proof.errors.iter().filter(|one| one.regression);
     format!(
-        "With all remedies: {effect}; {} slower, {} suspected, {} with other rows.{}{}{} Pages: {}.",
+        "With all remedies: {effect}; {} slower, {} suspected, {} with other rows.{}{}{} Replays: {}.",
         counted(proof.slower.len() as u64, "statement"),
         count(proof.suspected.len() as u64),
         count(proof.other_rows),

@@ -188,7 +188,7 @@ pub(crate) fn measured(report: &UpgradeReport) -> String {
         false => "",
     };
     format!(
-        "{without}{effect}{work} {} faster, {} slower, {} with other rows. Pages: {}.",
+        "{without}{effect}{work} {} faster, {} slower, {} with other rows. Replays: {}.",
         counted(report.faster, "statement"),
         count(report.slower.len() as u64),
         count(report.other_rows),

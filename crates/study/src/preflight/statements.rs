@@ -165,6 +165,11 @@ impl StatementUse {
         })
     }
 
+    /// Returns the number of executions that were read.
+    pub(super) fn executions(&self) -> u64 {
+        self.statements.iter().map(|one| one.executions).sum()
+    }
+
     /// Whether a statement of the workload may create this name.
     fn creates(&self, name: &str) -> bool {
         let name = name.to_lowercase();

@@ -70,6 +70,8 @@ pub struct Proof {
     pub goal: Goal,
     /// Number of statements of the unchanged workload.
     pub statements: u64,
+    /// Whether a time that is too short for a verdict ends the proof after the first run, and is no failure.
+    pub ends_if_too_short: bool,
 }
 
 impl Experiment for Proof {
@@ -91,14 +93,20 @@ impl Experiment for Proof {
         for _ in 0..plan.noise_runs {
             trial.number += 1;
             if !is_done(journal, trial) {
-                self.check_first(journal, progress)?;
+                self.check_first(journal)?;
+                if let Some(message) = too_short(journal, progress) {
+                    return self.end_too_short(message);
+                }
                 return Ok(step(trial));
             }
         }
         let decision = match journal.decision() {
             Some(decision) => decision,
             None => {
-                self.check_first(journal, progress)?;
+                self.check_first(journal)?;
+                if let Some(message) = too_short(journal, progress) {
+                    return self.end_too_short(message);
+                }
                 let decision = self.decide(journal, progress);
                 journal.decide(decision)?;
                 decision
@@ -202,12 +210,8 @@ fn spent_s(journal: &ProofJournal, progress: &Progress) -> f64 {
 }
 
 impl Proof {
-    /// Checks by the first run that the goal can be measured, and that there is time for a verdict.
-    fn check_first(
-        &self,
-        journal: &ProofJournal,
-        progress: &Progress,
-    ) -> Result<(), ExperimentError> {
+    /// Checks by the first run that the goal can be measured.
+    fn check_first(&self, journal: &ProofJournal) -> Result<(), ExperimentError> {
         let Some(first) = journal.record(1) else {
             return Ok(());
         };
@@ -219,24 +223,14 @@ impl Proof {
                 why.map_or("the first run has none of it", String::as_str)
             )));
         }
-        let plan = journal.plan();
-        let of_block = RUNS * plan.sides.len();
-        let runs = plan.noise_runs as usize + BLOCKS_MIN as usize * of_block;
-        let needed_s = progress.preparation.as_secs_f64() + first.took_s * runs as f64;
-        if needed_s > plan.within_s {
-            let text = |seconds: f64| {
-                let time = Duration::from_secs_f64(seconds.ceil());
-                clock::duration_text(time.as_nanos() as i64)
-            };
-            return Err(ExperimentError::Failed(format!(
-                "{} are too short for a verdict: a run takes {} with restoring, and at least {runs} are needed ({} to know the noise, {BLOCKS_MIN} blocks of {of_block}); give --time-budget {} or more and another directory with -o, or a part of the workload (`rehearse slice`)",
-                text(plan.within_s),
-                text(first.took_s),
-                plan.noise_runs,
-                text(needed_s * 1.1).replace(' ', ""),
-            )));
-        }
         Ok(())
+    }
+
+    fn end_too_short(&self, message: String) -> Result<Step<ProofTrial>, ExperimentError> {
+        match self.ends_if_too_short {
+            true => Ok(Step::End(EndReason::TimeOver)),
+            false => Err(ExperimentError::Failed(message)),
+        }
     }
 
     /// Decides how many blocks there will be at most: as many as there is time for.
@@ -261,6 +255,27 @@ impl Proof {
     }
 }
 
+/// Reports by the first run that there is no time for a verdict.
+fn too_short(journal: &ProofJournal, progress: &Progress) -> Option<String> {
+    let (first, plan) = (journal.record(1)?, journal.plan());
+    let of_block = RUNS * plan.sides.len();
+    let runs = plan.noise_runs as usize + BLOCKS_MIN as usize * of_block;
+    let needed_s = progress.preparation.as_secs_f64() + first.took_s * runs as f64;
+    let text = |seconds: f64| {
+        let time = Duration::from_secs_f64(seconds.ceil());
+        clock::duration_text(time.as_nanos() as i64)
+    };
+    (needed_s > plan.within_s).then(|| {
+        format!(
+            "{} are too short for a verdict: a run takes {} with restoring, and at least {runs} are needed ({} to know the noise, {BLOCKS_MIN} blocks of {of_block}); give --time-budget {} or more and another directory with -o, or a part of the workload (`rehearse slice`)",
+            text(plan.within_s),
+            text(first.took_s),
+            plan.noise_runs,
+            text(needed_s * 1.1).replace(' ', ""),
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -274,6 +289,7 @@ mod tests {
             options: Options::default(),
             goal: Goal::Total,
             statements: 1,
+            ends_if_too_short: false,
         };
         let plan = ProofPlan {
             sides: vec![ProofSide::default(); 3],

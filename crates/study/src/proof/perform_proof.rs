@@ -40,6 +40,8 @@ pub struct ProofReplays<'w> {
     pub goal: Goal,
     /// Whether data are restored before each run.
     pub restores: bool,
+    /// Whether a time that is too short for a verdict ends the proof after the first run, and is no failure.
+    pub ends_if_too_short: bool,
 }
 
 /// Compares each side with the first, which is unchanged, until all verdicts are clear or the time is over. `begun` is
@@ -88,6 +90,7 @@ pub fn perform_proof(
         options: &server.options,
         goal: goal.goal,
         restores: server.restores,
+        ends_if_too_short: goal.ends_if_too_short,
     };
     let environment = &mut *server.environment;
     let ended = perform_runs(&mut journal, &replays, environment, interrupt, display)?;
@@ -125,6 +128,7 @@ pub fn perform_runs(
             options: replays.options.clone(),
             goal: replays.goal,
             statements: replays.whole.info().statements,
+            ends_if_too_short: replays.ends_if_too_short,
         };
         display.begin(journal, replays);
         let tell = &mut |journal: &ProofJournal, event: Event<'_, Proof>| {

@@ -156,7 +156,7 @@ pub struct ProofRecord {
 
 impl ProofRecord {
     /// Returns the average duration of an attempt, including the set-up, in seconds.
-    pub(super) fn attempt_s(&self) -> f64 {
+    pub(crate) fn attempt_s(&self) -> f64 {
         self.took_s / f64::from(1 + self.numbers.stalls.repeats)
     }
 }

@@ -36,6 +36,8 @@ pub struct ProofGoal {
     pub time_budget: Duration,
     /// Whether a resumed proof may have another time.
     pub can_change_time: bool,
+    /// Whether a time that is too short for a verdict ends the proof after the first run, and is no failure.
+    pub ends_if_too_short: bool,
     /// Largest number of blocks.
     pub blocks: u32,
     /// Number of runs without changes before the first block.

@@ -9,6 +9,8 @@ use super::decision;
 use super::rehearsal_plan::RehearsalPlan;
 use super::remedy_proof::FoundRemedies;
 use super::result::{UpgradeCoverage, UpgradeDecision, UpgradeReport};
+use super::server_limits;
+use super::time_needed::AdvisedTime;
 use super::{MARGIN, PreparedServers, RehearsalServers, UpgradeRequest};
 use crate::failure::Failure;
 use crate::plan_check::PlanCheck;
@@ -71,11 +73,13 @@ pub(super) fn assemble(
         margin: MARGIN,
         is_restored: is_restored(&request.servers, whole),
         data,
+        other_data: servers.checks.other_data.clone(),
         evidence: remedies.evidence,
         verdict: side.as_ref().map(|side| side.verdict),
         effect: side.as_ref().and_then(|side| side.effect),
         work: side.as_ref().and_then(work),
         blocks: side.as_ref().map_or(0, |side| side.blocks),
+        advised_time: AdvisedTime::new(journal, request.within),
         slower: Vec::new(),
         suspected: Vec::new(),
         faster: 0,
@@ -99,10 +103,27 @@ pub(super) fn assemble(
     }
     let unequal_hosts = servers.unequal_hosts.as_deref();
     (report.decision, report.reasons) = decision::decide(&report, unequal_hosts);
+    limit_by_builds(&mut report, servers);
     if let Some(same) = &servers.same_version {
         report.reasons.insert(0, same.clone());
     }
     Ok(report)
+}
+
+/// Adds what the builds and the data of the servers do not allow to conclude.
+fn limit_by_builds(report: &mut UpgradeReport, servers: &PreparedServers) {
+    let is_private = servers.copy.is_some();
+    let jit = server_limits::jit(&report.evidence.builds, &servers.checks).filter(|_| is_private);
+    if let Some(jit) = jit {
+        report.reasons.insert(0, jit);
+        report.decision = match report.decision {
+            UpgradeDecision::Go | UpgradeDecision::GoWithRemedies => UpgradeDecision::Undecided,
+            other => other,
+        };
+    }
+    let builds = server_limits::builds(&report.evidence.builds);
+    let data = server_limits::other_data(&report.other_data);
+    report.reasons.extend(builds.into_iter().chain(data));
 }
 
 /// Names the statements with other rows that read only catalogues, settings or the version.

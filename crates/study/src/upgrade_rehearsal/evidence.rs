@@ -1,6 +1,7 @@
 //! Extent of the comparison that a decision rests on.
 
 use compare::proof::Effect;
+use compare::targets::Detail;
 use compare::{
     Comparison, Finding, InconclusiveReason, RowsReason, ServerDependence, server_dependence,
 };
@@ -42,6 +43,8 @@ pub struct RehearsalEvidence {
     pub excludes_doubling: bool,
     /// Processor time of the server, new / old; `null` if it was not measured.
     pub processor_time: Option<Effect>,
+    /// Differences between the builds of the servers: packager, compiler, options, JIT library.
+    pub builds: Vec<Detail>,
     /// Mean bytes of temporary files of a run, new / old; `null` if they were not measured.
     pub temporary_files: Option<f64>,
 }
@@ -70,6 +73,7 @@ impl RehearsalEvidence {
             .filter(|one| is_judged(one.service.finding))
             .count();
         let rows = &comparison.rows;
+        let targets = comparison.targets.as_ref();
         let changes = rows.changes.iter();
         let mut evidence = RehearsalEvidence {
             judged: judged as u64,
@@ -83,6 +87,7 @@ impl RehearsalEvidence {
                 _ => None,
             },
             excludes_doubling: comparison.excludes_doubling(),
+            builds: targets.map_or_else(Vec::new, |targets| targets.build.clone()),
             ..RehearsalEvidence::default()
         };
         for change in rows.changes.iter().filter(|change| !change.unsteady) {

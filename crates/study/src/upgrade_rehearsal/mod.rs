@@ -27,7 +27,11 @@ mod rehearsal_plan;
 mod remedy_proof;
 mod result;
 mod server_facts;
+mod server_limits;
 mod server_state;
+mod start_checks;
+mod time_needed;
+mod unfinished;
 mod watched_script;
 
 use std::path::{Path, PathBuf};
@@ -39,7 +43,7 @@ use replay::{LoginMap, Options, ResultChecksums};
 use workload::{Literals, WorkloadReader};
 
 use crate::environment::FindInstallation;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::plan_check::{PlanCheck, PlanCheckRequest, SideRequest, check_plans};
 use crate::proof::{
@@ -59,6 +63,8 @@ use remedy_proof::RemedyInputs;
 pub use result::{
     RehearsalMethod, RemedyProof, UpgradeCoverage, UpgradeDecision, UpgradeRemedy, UpgradeReport,
 };
+use start_checks::StartChecks;
+pub use time_needed::AdvisedTime;
 
 /// Differences up to this share count as none.
 const MARGIN: f64 = 0.05;
@@ -141,6 +147,8 @@ struct PreparedServers {
     same_version: Option<String>,
     /// Reason why response times compare the hosts, too.
     unequal_hosts: Option<String>,
+    /// Checks of the old side before its first run.
+    checks: StartChecks,
 }
 
 /// Function that summarises a finished proof, and writes its files.
@@ -161,8 +169,29 @@ pub fn rehearse_upgrade(
     if let RehearsalServers::Own(own) = &request.servers {
         own_servers::refuse(request, own, whole)?;
     }
+    time_needed::refuse_too_short(request, whole)?;
     let plan = rehearsal_plan::begin(request, whole)?;
     let _lock = rehearsal_plan::lock(request.output)?;
+    let sandbox = match request.servers {
+        RehearsalServers::Private { .. } => Some(plan.sandbox.as_str()),
+        RehearsalServers::Own(_) => None,
+    };
+    interrupt.set_note_at_once(unfinished::note_at_once(request.output, sandbox));
+    let report = rehearse(request, &plan, whole, interrupt, display, finish);
+    report.map_err(|failure| {
+        unfinished::end(request, &plan.sandbox, interrupt.is_requested(), failure)
+    })
+}
+
+/// Performs the steps of the rehearsal, and deletes the private servers.
+fn rehearse(
+    request: &UpgradeRequest<'_>,
+    plan: &RehearsalPlan,
+    whole: &WorkloadReader,
+    interrupt: &Interrupt,
+    display: &mut dyn ProofDisplay,
+    finish: FinishProof<'_>,
+) -> Result<UpgradeReport, Failure> {
     if let RehearsalServers::Own(own) = &request.servers {
         own_servers::restore(request, own)?;
         if !own.may_reach_others {
@@ -182,11 +211,12 @@ pub fn rehearse_upgrade(
             has_default_settings,
         } => {
             let copy = DataCopy::in_directory(request.output, !has_default_settings);
-            let servers = private_servers::prepare(request, (*to, copy), &plan, &inspection)?;
+            let servers =
+                private_servers::prepare(request, (*to, copy), (plan, whole), &inspection)?;
             (servers, None)
         }
         RehearsalServers::Own(own) => {
-            let servers = own_servers::prepare(request, own, &plan, &inspection)?;
+            let servers = own_servers::prepare(request, own, (plan, whole), &inspection)?;
             let [old, new] = &own_servers::catalogues(request, own);
             let data = data_comparison::compare_data(old, new, interrupt)?;
             (servers, Some(data))
@@ -204,11 +234,11 @@ pub fn rehearse_upgrade(
     let begun = &|_: &Path| Ok(());
     let performed = perform_proof(&proof, sides, whole, interrupt, begun, display);
     refuse_stopped(interrupt)?;
-    let (journal, ended) = performed.map_err(|failure| discard(request, &plan, failure))?;
+    let (journal, ended) = performed.map_err(with_own_options)?;
     let proof = finish(&journal, ended)?;
     let inputs = RemedyInputs {
         request,
-        plan: &plan,
+        plan,
         servers: &servers,
         whole,
         journal: &journal,
@@ -218,13 +248,13 @@ pub fn rehearse_upgrade(
     let plans = compare_plans(request, &servers, whole, interrupt);
     let mut report = assemble::assemble(
         request,
-        (&plan, whole),
+        (plan, whole),
         (inspection, &servers, data),
         (&journal, proof, remedies),
         plans,
     )?;
     if let RehearsalServers::Private { .. } = request.servers
-        && let Err(failure) = private_servers::delete(&plan)
+        && let Err(failure) = private_servers::delete(plan)
     {
         report.notes.push(format!(
             "the private server of the old version was not deleted: {}; delete it with `rehearse sandbox down {}`",
@@ -234,14 +264,8 @@ pub fn rehearse_upgrade(
     Ok(report)
 }
 
-/// Deletes the private server after a failure. A resumed rehearsal creates it again. After a refusal of the options it
-/// stays, since the next attempt needs it.
-fn discard(request: &UpgradeRequest<'_>, plan: &RehearsalPlan, failure: Failure) -> Failure {
-    let is_refused = failure.kind == FailureKind::Usage;
-    if let (RehearsalServers::Private { .. }, false) = (&request.servers, is_refused) {
-        // The failure is reported. A server that cannot be deleted is listed by `rehearse sandbox list`.
-        let _ = private_servers::delete(plan);
-    }
+/// Replaces options of `prove` in the message by those of a rehearsal.
+fn with_own_options(failure: Failure) -> Failure {
     Failure {
         message: remedy_proof::with_time_for_all(&failure.message)
             .replace("and another directory with -o", "with --resume"),
@@ -251,9 +275,7 @@ fn discard(request: &UpgradeRequest<'_>, plan: &RehearsalPlan, failure: Failure)
 
 fn refuse_stopped(interrupt: &Interrupt) -> Result<(), Failure> {
     match interrupt.is_requested() {
-        true => Err(Failure::could_not(
-            "the rehearsal was stopped; continue it with --resume and the same options",
-        )),
+        true => Err(Failure::could_not("the rehearsal was stopped")),
         false => Ok(()),
     }
 }
@@ -309,6 +331,7 @@ fn proof_request(request: &UpgradeRequest<'_>, servers: &PreparedServers) -> Pro
             margin: MARGIN,
             time_budget: remedy_proof::replays_time(request.within),
             can_change_time: true,
+            ends_if_too_short: true,
             blocks: BLOCKS_MAX,
             noise_runs: NOISE_RUNS,
             seed: None,

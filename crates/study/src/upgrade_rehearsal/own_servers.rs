@@ -4,12 +4,14 @@
 use std::path::PathBuf;
 
 use connect::Target;
+use replay::{LoginMap, Options};
 use workload::WorkloadReader;
 
 use super::host_speed::HostSpeeds;
 use super::rehearsal_plan::RehearsalPlan;
 use super::server_facts::{ServerIdentity, ServerUse};
 use super::server_state::{Restoring, ServerState, record_or_compare};
+use super::start_checks::StartChecks;
 use super::{PreparedServers, UpgradeRequest, major_of};
 use crate::environment::{DataSource, of_side, run_shell_command};
 use crate::failure::Failure;
@@ -293,18 +295,10 @@ pub(super) fn catalogue(place: &ProofPlace, target: &Target) -> Target {
 pub(super) fn prepare(
     request: &UpgradeRequest<'_>,
     own: &OwnServers,
-    plan: &RehearsalPlan,
+    (plan, whole): (&RehearsalPlan, &WorkloadReader),
     inspection: &UpgradeInspection,
 ) -> Result<PreparedServers, Failure> {
     let (place, target) = (&own.place, &own.target);
-    let mut planners: Vec<PathBuf> = Vec::new();
-    for (side, server) in SIDES.into_iter().zip([request.from, target]) {
-        let planner = request.output.join(format!("{side}.planner"));
-        if !planner.exists() {
-            export_planner(&catalogue(place, server), &planner, None)?;
-        }
-        planners.push(planner);
-    }
     let mut logins = request.replay.logins.clone();
     // Sessions of the workload's database go to the one that both URLs name.
     if let (None, Some(database)) = (&logins.database, &target.database) {
@@ -320,7 +314,25 @@ pub(super) fn prepare(
     if unequal_hosts.is_none() {
         notes::note(&format!("The hosts are alike: {}.", speeds.describe()));
     }
+    let checked = Options {
+        logins: LoginMap {
+            // That of --template has the data before each run.
+            database: own.place.template.clone().or(logins.database.clone()),
+            ..logins.clone()
+        },
+        ..request.replay.clone()
+    };
+    let checks = StartChecks::perform(request, (plan, whole), (old, &checked))?;
+    let mut planners: Vec<PathBuf> = Vec::new();
+    for (side, server) in SIDES.into_iter().zip([request.from, target]) {
+        let planner = request.output.join(format!("{side}.planner"));
+        if !planner.exists() {
+            export_planner(&catalogue(place, server), &planner, None)?;
+        }
+        planners.push(planner);
+    }
     Ok(PreparedServers {
+        checks,
         same_version: same_version(majors),
         unequal_hosts,
         place: place.clone(),
@@ -333,7 +345,7 @@ pub(super) fn prepare(
 }
 
 /// Returns the limit of a rehearsal whose servers have one major version.
-fn same_version([from, to]: [u16; 2]) -> Option<String> {
+pub(super) fn same_version([from, to]: [u16; 2]) -> Option<String> {
     (from == to).then(|| {
         format!(
             "Both servers are PostgreSQL {to}: this rehearsal compares two servers of one major version, and no upgrade to another."

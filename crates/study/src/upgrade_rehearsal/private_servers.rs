@@ -3,14 +3,16 @@
 use std::path::Path;
 
 use ::sandbox::{Dirs, Options as SandboxOptions, ServerRequirements};
+use workload::WorkloadReader;
 
 use super::client_programs;
 use super::data_copy::{CopySide, DataCopy};
 use super::rehearsal_plan::RehearsalPlan;
-use super::{PreparedServers, UpgradeRequest, major_of};
+use super::start_checks::StartChecks;
+use super::{PreparedServers, UpgradeRequest, major_of, own_servers, unfinished};
 use crate::change_script::ChangeScript;
 use crate::environment::{NewServerRequest, quote_identifier, run_shell_command, server_target};
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::notes;
 use crate::plan_export::export_planner;
 use crate::proof::{Change, ProofPlace};
@@ -24,24 +26,33 @@ use crate::upgrade_inspect::UpgradeInspection;
 pub(super) fn prepare(
     request: &UpgradeRequest<'_>,
     (to, copy): (u16, DataCopy),
-    plan: &RehearsalPlan,
+    (plan, whole): (&RehearsalPlan, &WorkloadReader),
     inspection: &UpgradeInspection,
 ) -> Result<PreparedServers, Failure> {
     let from_major = major_of(&inspection.from_version)?;
     client_programs::check(from_major)?;
-    notes::note("Dumping the old server.");
+    if !unfinished::dump(request.output).exists() {
+        notes::note("Dumping the old server.");
+    }
     let planner = request.output.join("old.planner");
     if copy.dump(request.from)? {
         // The private server of an earlier dump has other data.
         let _ = std::fs::remove_file(&planner);
+        StartChecks::forget(request.output);
     }
-    make_old(request, plan, from_major, (&copy, &planner)).inspect_err(|_| {
+    let made = make_old(request, (plan, whole), from_major, (&copy, &planner));
+    let checks = made.inspect_err(|failure| {
+        // A dump of the wrong database is of no use.
+        if failure.kind == FailureKind::Usage {
+            let _ = std::fs::remove_file(unfinished::dump(request.output));
+        }
         // The failure is reported. A server that cannot be deleted is listed by `rehearse sandbox list`.
         let _ = delete(plan);
     })?;
     Ok(PreparedServers {
-        same_version: None,
+        same_version: own_servers::same_version([from_major, to]),
         unequal_hosts: None,
+        checks,
         place: ProofPlace {
             sandbox: Some(plan.sandbox.clone()),
             database: Some(plan.database.clone()),
@@ -71,15 +82,15 @@ pub(super) fn delete(plan: &RehearsalPlan) -> Result<(), Failure> {
 /// Creates the private server of the old version, fills it, and exports what its planner reads.
 fn make_old(
     request: &UpgradeRequest<'_>,
-    plan: &RehearsalPlan,
+    (plan, whole): (&RehearsalPlan, &WorkloadReader),
     major: u16,
     (copy, planner): (&DataCopy, &Path),
-) -> Result<(), Failure> {
+) -> Result<StartChecks, Failure> {
     let dirs = Dirs::from_environment()?;
     let name = plan.sandbox.clone();
     // The export is the last step.
     if planner.exists() && ::sandbox::find_named(&name, &dirs).is_ok() {
-        return Ok(());
+        return Ok(StartChecks::read(request.output).unwrap_or_default());
     }
     if ::sandbox::find_named(&name, &dirs).is_ok() {
         ::sandbox::down(&name, &dirs)?;
@@ -99,7 +110,8 @@ fn make_old(
     let target = server_target(&named.endpoint, &plan.database)?;
     let load = copy.load_command(CopySide::Old, &plan.database)?;
     run_shell_command(&load, &target, "the restore")?;
+    let checks = StartChecks::perform(request, (plan, whole), (&target, &request.replay))?;
     let _ = std::fs::remove_file(planner);
     export_planner(&target, planner, None)?;
-    Ok(())
+    Ok(checks)
 }

@@ -1,5 +1,6 @@
 //! Identity of a rehearsal, and its directory.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -10,7 +11,7 @@ use connect::Target;
 use serde::{Deserialize, Serialize};
 use workload::WorkloadReader;
 
-use super::{RehearsalServers, UpgradeRequest};
+use super::{RehearsalServers, UpgradeRequest, unfinished};
 use crate::baseline_run::choose_database;
 use crate::failure::Failure;
 
@@ -40,11 +41,14 @@ pub(super) struct RehearsalPlan {
     pub(super) database: String,
     /// Private server of the old version.
     pub(super) sandbox: String,
+    /// Options of the replays, by name; none in a directory of an earlier version of this program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    options: Option<BTreeMap<String, String>>,
 }
 
 impl RehearsalPlan {
     /// Names the options that differ from those of the rehearsal that was begun.
-    fn differences(&self, begun: &Self) -> Vec<&'static str> {
+    fn differences(&self, begun: &Self) -> Vec<String> {
         let parts = [
             (self.workload == begun.workload, "workload"),
             (
@@ -67,7 +71,19 @@ impl RehearsalPlan {
             (self.database == begun.database, "database of the workload"),
         ];
         let others = parts.into_iter().filter(|(is_equal, _)| !is_equal);
-        others.map(|(_, name)| name).collect()
+        let mut named: Vec<String> = others.map(|(_, name)| name.to_owned()).collect();
+        if let (Some(given), Some(known)) = (&self.options, &begun.options) {
+            let names: BTreeSet<&String> = given.keys().chain(known.keys()).collect();
+            let other = names
+                .into_iter()
+                .filter(|name| given.get(*name) != known.get(*name));
+            named.extend(other.map(|name| format!("choice of --{name}")));
+        }
+        named
+    }
+
+    fn is_continued_by(&self, other: &Self) -> bool {
+        other.differences(self).is_empty()
     }
 }
 
@@ -95,7 +111,7 @@ pub(super) fn begin(
         .filter(char::is_ascii_alphanumeric)
         .take(20)
         .collect();
-    let mut plan = RehearsalPlan {
+    let plan = RehearsalPlan {
         workload: whole.id().to_owned(),
         from: place_of(request.from),
         to: request.to(),
@@ -120,20 +136,29 @@ pub(super) fn begin(
             plain.to_lowercase(),
             rand::random::<u32>()
         ),
+        options: Some(replay_options(request)),
     };
     if let Ok(text) = fs::read_to_string(&file) {
         let known: RehearsalPlan = serde_json::from_str(&text).map_err(|error| {
             Failure::could_not(format!("{} is damaged: {error}", file.display()))
         })?;
-        plan.sandbox.clone_from(&known.sandbox);
-        return match (request.resume, known == plan) {
-            (false, _) => Err(exists(output)),
-            (true, false) => Err(Failure::usage(format!(
+        if !request.resume {
+            let Failure { kind, mut message } = exists(output);
+            // The server of a rehearsal that runs is left alone.
+            if let Ok(_lock) = lock(output)
+                && let Some(kept) = unfinished::stop_killed(output, &known.sandbox)
+            {
+                message = format!("{message}. {kept}");
+            }
+            return Err(Failure { kind, message });
+        }
+        return match known.is_continued_by(&plan) {
+            false => Err(Failure::usage(format!(
                 "{} is the rehearsal of another {}; give the same options to --resume, or another -o",
                 output.display(),
                 plan.differences(&known).join(", ")
             ))),
-            (true, true) => Ok(known),
+            true => Ok(known),
         };
     }
     if output.symlink_metadata().is_ok() {
@@ -145,6 +170,15 @@ pub(super) fn begin(
     let text = serde_json::to_string_pretty(&plan).expect("plain data");
     create(output, &text).map_err(failed)?;
     Ok(plan)
+}
+
+/// Returns the options of the replays that must stay, by name.
+fn replay_options(request: &UpgradeRequest<'_>) -> BTreeMap<String, String> {
+    let speed = ("speed", Some(request.replay.speed.to_string()));
+    let options = [speed].into_iter().chain(request.session_options.clone());
+    options
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
 }
 
 /// Locks the directory until the lock is dropped: two processes would restore into the same servers.
@@ -234,6 +268,7 @@ mod tests {
             has_default_settings: false,
             database: "shop".to_owned(),
             sandbox: "x".to_owned(),
+            options: None,
         }
     }
 
@@ -255,5 +290,17 @@ mod tests {
             plan("postgres://a@127.0.0.1:2/shop", "Dump").differences(&begun),
             ["way of the upgrade (--method)"]
         );
+    }
+
+    #[test]
+    fn plan_with_another_speed_names_it_unless_an_earlier_version_began_the_rehearsal() {
+        let place = "postgres://a@127.0.0.1:2/shop";
+        let with = |speed: &str| RehearsalPlan {
+            options: Some(BTreeMap::from([("speed".to_owned(), speed.to_owned())])),
+            ..plan(place, "Dump")
+        };
+        assert_eq!(with("max").differences(&with("1")), ["choice of --speed"]);
+        assert_eq!(with("1").differences(&with("1")), [""; 0]);
+        assert!(plan(place, "Dump").is_continued_by(&with("max")));
     }
 }

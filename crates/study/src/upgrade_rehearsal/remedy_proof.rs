@@ -20,6 +20,7 @@ use super::data_copy::CopySide;
 use super::evidence::RehearsalEvidence;
 use super::rehearsal_plan::RehearsalPlan;
 use super::result::RemedyProof;
+use super::time_needed::REPLAYS_SHARE;
 use super::{
     FinishProof, MARGIN, PreparedServers, RehearsalServers, UpgradeRequest, own_servers,
     proof_request,
@@ -38,8 +39,6 @@ use crate::upgrade_remedies::{
 };
 use crate::upgrade_verify::{KnownFindings, UpgradeExpectations, inspect_alone};
 
-/// Share of the time for the replays of both versions.
-const REPLAYS_SHARE: f64 = 0.6;
 /// Share of the time for the search.
 const SEARCH_SHARE: f64 = 0.15;
 /// Longest time of the search.

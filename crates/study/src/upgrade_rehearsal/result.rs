@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::data_comparison::DataComparison;
 use super::evidence::RehearsalEvidence;
+use super::time_needed::AdvisedTime;
 use crate::plan_check::PlanCheck;
 use crate::upgrade_inspect::UpgradeInspection;
 use crate::upgrade_remedies::UpgradeRegression;
@@ -136,6 +137,8 @@ pub struct UpgradeReport {
     pub is_restored: bool,
     /// Comparison of the data that both servers began with; `null` for private servers, which have the same dump.
     pub data: Option<DataComparison>,
+    /// Differences of the copy from the data that the capture began with.
+    pub other_data: Vec<String>,
     /// Extent of the comparison.
     pub evidence: RehearsalEvidence,
     /// Verdict on the response time of all statements; `null` without a measurement.
@@ -147,6 +150,8 @@ pub struct UpgradeReport {
     pub work: Option<Effect>,
     /// Number of completed blocks of runs.
     pub blocks: u32,
+    /// Time that another rehearsal of this workload needs for a decision; `null` without a run.
+    pub advised_time: Option<AdvisedTime>,
     /// Statements that got slower.
     pub slower: Vec<StatementComparison>,
     /// Statements that look slower, for which chance could not be ruled out.

@@ -92,6 +92,7 @@ impl Reading<'_> {
                 margin: margin(arguments.margin, MARGIN_DEFAULT)?,
                 time_budget: time_budget(arguments.time_budget.as_deref(), time_limit)?,
                 can_change_time: false,
+                ends_if_too_short: false,
                 blocks: BLOCKS_MAX,
                 noise_runs: NOISE_RUNS,
                 seed: None,

@@ -5,6 +5,7 @@ use compare::proof::Verdict;
 
 use super::super::data_comparison::DifferingTable;
 use super::super::result::{UpgradeCoverage, UpgradeReport};
+use super::super::time_needed::AdvisedTime;
 use super::{NAMED_MAX, Outcome};
 use crate::upgrade_remedies::{RegressionSign, RemedyStatus};
 
@@ -25,12 +26,13 @@ pub(super) fn reasons(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<Stri
     reasons.extend(inspection(report));
     match outcome.suspected {
         0 => {}
-        1 => reasons.push(
-            "1 statement looks slower, and chance could not be ruled out; give more time with --within."
-                .to_owned(),
-        ),
+        1 => reasons.push(format!(
+            "1 statement looks slower, and chance could not be ruled out; {}.",
+            more_time(report)
+        )),
         number => reasons.push(format!(
-            "{number} statements look slower, and chance could not be ruled out; give more time with --within."
+            "{number} statements look slower, and chance could not be ruled out; {}.",
+            more_time(report)
         )),
     }
     reasons.extend(sampled_plans(report));
@@ -84,6 +86,14 @@ pub(super) fn plan_risks(report: &UpgradeReport) -> Option<String> {
     }
 }
 
+fn more_time(report: &UpgradeReport) -> String {
+    let advised = report.advised_time.as_ref();
+    advised.map_or_else(
+        || "give more time with --within".to_owned(),
+        AdvisedTime::describe,
+    )
+}
+
 fn time(report: &UpgradeReport, outcome: &Outcome<'_>) -> Option<String> {
     match outcome.verdict {
         None => Some("The replays on both versions were not completed.".to_owned()),
@@ -96,8 +106,9 @@ fn time(report: &UpgradeReport, outcome: &Outcome<'_>) -> Option<String> {
             );
             Some(format!(
                 "The runs do not show that the response time stays within the margin of {:.0} %: {high}. Neither do blocks, \
-                 processor time, temporary files and plans show that the work is the same; give more time with --within.",
-                report.margin * 100.0
+                 processor time, temporary files and plans show that the work is the same; {}.",
+                report.margin * 100.0,
+                more_time(report)
             ))
         }
         Some(Verdict::Won | Verdict::Same | Verdict::Lost) => None,
@@ -132,7 +143,7 @@ fn coverage(coverage: Option<&UpgradeCoverage>) -> Vec<String> {
         let share = rehearsed as f64 / all.max(1) as f64;
         (all > 0 && share < REHEARSED_MIN).then(|| {
             format!(
-                "{:.0} % of the {name} was not rehearsed: not sent, or failed unlike in the capture; {advice}.",
+                "{:.0} % of the {name} not rehearsed: not sent, or failed unlike in the capture; {advice}.",
                 (1.0 - share) * 100.0
             )
         })
@@ -140,12 +151,12 @@ fn coverage(coverage: Option<&UpgradeCoverage>) -> Vec<String> {
     let statements = missing(
         coverage.rehearsed,
         coverage.statements,
-        "workload's statements",
+        "workload's statements were",
     );
     let time = missing(
         coverage.rehearsed_captured_us,
         coverage.captured_us,
-        "captured time",
+        "captured time was",
     );
     statements.into_iter().chain(time).collect()
 }

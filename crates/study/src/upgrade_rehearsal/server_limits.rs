@@ -1,0 +1,92 @@
+//! Limits of a rehearsal that come from its servers: their builds, JIT compilation, and data of another moment.
+
+use compare::targets::Detail;
+
+use super::start_checks::StartChecks;
+
+/// Name of the difference between builds with and without the library of JIT compilation.
+const JIT_LIBRARY: &str = "JIT library";
+
+/// Describes that production compiles statements just in time, and only one private server can.
+pub(super) fn jit(builds: &[Detail], checks: &StartChecks) -> Option<String> {
+    let differs = builds.iter().any(|one| one.what == JIT_LIBRARY);
+    if !checks.does_production_compile {
+        return None;
+    }
+    let without = match (differs, checks.does_old_side_compile) {
+        (true, true) => "the new private server lacks its library",
+        (true, false) => "the old private server lacks its library",
+        (false, true) => return None,
+        (false, false) => "neither private server has its library",
+    };
+    Some(format!(
+        "JIT compilation is on in production, and {without}: what it changes in time is not measured. Install packages of both \
+         versions with JIT from the source that production uses, and rehearse with another -o."
+    ))
+}
+
+/// Describes the differences of the builds.
+pub(super) fn builds(builds: &[Detail]) -> Option<String> {
+    let side = |side: &Option<String>| side.clone().unwrap_or_else(|| "unknown".to_owned());
+    let all = builds
+        .iter()
+        .map(|one| format!("{} {} → {}", one.what, side(&one.before), side(&one.after)));
+    let all: Vec<String> = all.collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "The servers have unequal builds ({}): times can differ by the build and not by the version.",
+            all.join("; ")
+        )
+    })
+}
+
+/// Describes that the copy is not of the moment at which the capture began.
+pub(super) fn other_data(differences: &[String]) -> Option<String> {
+    (!differences.is_empty()).then(|| {
+        format!(
+            "The copy does not have the data that the capture began with, so errors and answers may be of the data: {}. Make the \
+             copy at the start of the capture.",
+            differences.join("; ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn detail(what: &str) -> Detail {
+        Detail {
+            what: what.to_owned(),
+            before: Some("on".to_owned()),
+            after: Some("off".to_owned()),
+        }
+    }
+
+    #[test]
+    fn jit_that_production_has_and_a_private_server_lacks_is_a_limit() {
+        let checks = |does_production_compile, does_old_side_compile| StartChecks {
+            does_production_compile,
+            does_old_side_compile,
+            ..StartChecks::default()
+        };
+        let differs = [detail(JIT_LIBRARY)];
+        let found = jit(&differs, &checks(true, true)).unwrap();
+        assert!(found.contains("the new private server lacks"), "{found}");
+        let found = jit(&differs, &checks(true, false)).unwrap();
+        assert!(found.contains("the old private server lacks"), "{found}");
+        let found = jit(&[], &checks(true, false)).unwrap();
+        assert!(found.contains("neither"), "{found}");
+        assert_eq!(jit(&[], &checks(true, true)), None);
+        assert_eq!(jit(&differs, &checks(false, true)), None);
+    }
+
+    #[test]
+    fn unequal_builds_and_other_data_are_named_if_there_are_any() {
+        let found = builds(&[detail("compiler"), detail(JIT_LIBRARY)]).unwrap();
+        assert!(found.contains("(compiler on → off; JIT library on → off)"));
+        assert_eq!(builds(&[]), None);
+        assert!(other_data(&["a".to_owned()]).unwrap().contains(": a."));
+        assert_eq!(other_data(&[]), None);
+    }
+}
