@@ -9,7 +9,8 @@ printed, and the time. Both servers are filled with the generated data, as by a 
 
 Faults: none (with statistics of all rows, since samples differ); analyze (the new server has no statistics); setting (random_page_cost = 1.1 and work_mem = 32MB of the old server
 are not on the new one); statistics (extended statistics are missing); jit (NEW must have the library of JIT and low thresholds);
-collation (the new database has the order of ICU's en-US instead of C, from 15 on).
+collation (the new database has the order of ICU's en-US instead of C, from 15 on); extension (the new database lacks citext, which
+no statement uses; with statistics of all rows).
 
 WITHIN is the limit of measurements (default 3m), SPEED that of replays (default max).
 """
@@ -21,7 +22,7 @@ from upgrade_applications import HERE, Client, out, server
 rehearse, directory, name, fault, old, new = os.path.abspath(sys.argv[1]), *sys.argv[2:7]
 within = sys.argv[7] if len(sys.argv) > 7 else "3m"
 speed = sys.argv[8] if len(sys.argv) > 8 else "max"
-FAULTS = ("none", "analyze", "setting", "statistics", "jit", "collation")
+FAULTS = ("none", "analyze", "setting", "statistics", "jit", "collation", "extension")
 LOST = {"random_page_cost": "1.1", "work_mem": "32MB"}
 if fault not in FAULTS:
     sys.exit(f"{fault} is none of {', '.join(FAULTS)}")
@@ -43,7 +44,9 @@ def create(url, admin, is_new):
     if planted == "statistics":
         for (extended,) in client.query("SELECT stxname FROM pg_statistic_ext"):
             client.query(f"DROP STATISTICS {extended}")
-    if fault == "none":
+    if fault == "extension" and not is_new:
+        client.query("CREATE EXTENSION citext")
+    if fault in ("none", "extension"):
         client.query("SET default_statistics_target = 10000")
     client.query("VACUUM" if planted == "analyze" else "VACUUM ANALYZE")
     client.query("CHECKPOINT")
@@ -63,13 +66,14 @@ for url, admin, is_new in zip(urls, admins, (False, True)):
 if fault == "setting":
     settings(admins[0], LOST)
 # The workload may have been captured on the old server, whose database is a copy now.
-host, _, port = urllib.parse.unquote(urls[0].rpartition("@")[2]).rpartition(":")
-captured = f"{host}/.s.PGSQL.{port}" if host.startswith("/") else f"{host}:{port}"
+hosts = [urllib.parse.unquote(url.rpartition("@")[2]).rpartition(":") for url in urls]
+addresses = [f"{host}/.s.PGSQL.{port}" if host.startswith("/") else f"{host}:{port}" for host, _, port in hosts]
 begun = time.monotonic()
 try:
     command = [rehearse, "upgrade", f"{directory}/{name}.workload", "--from", f"{urls[0]}/{name}", "--target", f"{urls[1]}/{name}"]
     command += ["--template", TEMPLATE, "--method", "dump", "--within", within, "--speed", speed, "-o", output, "--json"]
-    command += ["--allow-captured-server", captured]
+    # The sessions of this script are open on the new server.
+    command += ["--allow-captured-server", addresses[0], "--overwrite", addresses[1]]
     done = subprocess.run(command, capture_output=True, text=True)
 finally:
     if fault == "setting":

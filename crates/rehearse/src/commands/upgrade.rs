@@ -10,7 +10,9 @@ use report::{
     upgrade_verify_text,
 };
 use study::upgrade_inspect::{NewServer, UpgradeInspectRequest, inspect_upgrade};
-use study::upgrade_rehearsal::{UpgradeDecision, UpgradeRequest, rehearse_upgrade};
+use study::upgrade_rehearsal::{
+    FinishProof, UpgradeDecision, UpgradeRequest, rehearse_on_clones, rehearse_upgrade,
+};
 use study::upgrade_verify::{UpgradeVerifyRequest, VerificationVerdict, verify_upgrade};
 use study::{Failure, keys};
 
@@ -59,13 +61,15 @@ fn rehearse(options: &Upgrade) -> Result<ExitStatus, Failure> {
     };
     let workload = keys::open_workload(workload)?;
     let interrupt = crate::signals::listen().map_err(Failure::could_not)?;
-    let report = rehearse_upgrade(
-        &request,
-        &workload,
-        &interrupt,
-        &mut ProofNarrator::of_upgrade(),
-        &mut |journal, ended| result_files::write_proof(journal, ended, literals),
-    )?;
+    let display = &mut ProofNarrator::of_upgrade();
+    let finish: FinishProof<'_> =
+        &mut |journal, ended| result_files::write_proof(journal, ended, literals);
+    let report = match options.clone_request() {
+        Some(clones) => {
+            rehearse_on_clones(request, &clones, &workload, &interrupt, display, finish)?
+        }
+        None => rehearse_upgrade(&request, &workload, &interrupt, display, finish)?,
+    };
     result_files::write_upgrade(output, &report)?;
     terminal::say(&match options.json {
         true => to_document(&report),

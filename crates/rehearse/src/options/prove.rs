@@ -175,6 +175,7 @@ impl Prove {
         let place = &self.place;
         let changes = &self.changes;
         let new_server = changes.postgres_version.map(|version| NewServerRequest {
+            is_upgraded: false,
             requirements: ServerRequirements {
                 dir: changes.postgres.clone(),
                 ..ServerRequirements::major(version)

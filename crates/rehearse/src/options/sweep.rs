@@ -162,6 +162,7 @@ impl Sweep {
         }
         let (place, factors, length) = (&self.place, &self.factors, &self.length);
         let new_server = place.postgres_version.map(|version| NewServerRequest {
+            is_upgraded: false,
             requirements: ServerRequirements {
                 dir: place.postgres.clone(),
                 ..ServerRequirements::major(version)

@@ -9,7 +9,7 @@ use replay::Options;
 use study::Failure;
 use study::proof::ProofPlace;
 use study::upgrade_inspect::{UpgradeMethod, UpgradeSeverity};
-use study::upgrade_rehearsal::{OwnServers, RehearsalServers};
+use study::upgrade_rehearsal::{CloneRequest, OwnServers, RehearsalServers};
 
 use super::session::SessionArgs;
 
@@ -50,14 +50,45 @@ pub struct Upgrade {
     pub show_literals: bool,
     /// Give private servers default settings. Without this option they get those settings of --from that can change plans,
     /// answers or work.
-    #[arg(long, conflicts_with = "target")]
+    #[arg(long, conflicts_with = "own_servers")]
     pub default_settings: bool,
     /// Upgraded server of the user.
     #[command(flatten)]
     pub own: OwnServersArgs,
+    /// Commands that make the servers.
+    #[command(flatten)]
+    pub clones: CloneArgs,
     /// Connections of the sessions.
     #[command(flatten)]
     pub session: SessionArgs,
+}
+
+/// Commands that make and remove clones.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Clones by your own commands")]
+pub struct CloneArgs {
+    /// Replay on clones of --from, which this shell command makes, once for each side. It prints the URL of the clone in
+    /// its last line, and is given PGHOST and so on of --from, REHEARSE_SIDE (old or new), REHEARSE_VERSION and
+    /// REHEARSE_CLONE, a name for the clone.
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        group = "own_servers",
+        requires = "to",
+        conflicts_with = "target"
+    )]
+    pub clone_command: Option<String>,
+    /// Upgrade the new clone with this shell command. It is given REHEARSE_URL, and may print another URL. Without it, the
+    /// clone command makes an upgraded clone for the new side.
+    #[arg(long, value_name = "COMMAND", requires = "clone_command")]
+    pub upgrade_command: Option<String>,
+    /// Remove a clone with this shell command, at the end, after an error and after an interrupt. It is given REHEARSE_URL,
+    /// which is empty if the clone command failed.
+    #[arg(long, value_name = "COMMAND", requires = "clone_command")]
+    pub drop_command: Option<String>,
+    /// End each of these commands after this time.
+    #[arg(long, value_name = "DURATION", default_value = "2h", requires = "clone_command", value_parser = clock::parse_duration)]
+    pub clone_time_limit: Duration,
 }
 
 /// Servers of the user.
@@ -65,36 +96,37 @@ pub struct Upgrade {
 #[command(next_help_heading = "Your own servers")]
 pub struct OwnServersArgs {
     /// Replay on --from and on this upgraded copy instead of private servers. Both must be copies.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", group = "own_servers")]
     pub target: Option<String>,
-    /// State how --target was upgraded, for the inspection; logical replication is like a dump.
-    #[arg(long, value_enum, value_name = "METHOD", requires = "target", default_value_t = Method::PgUpgrade)]
-    pub method: Method,
+    /// Make the private server of the new version in this way [default: dump]. For a server of yours, state how it was
+    /// upgraded, for the inspection; logical replication is like a dump [default: pg_upgrade].
+    #[arg(long, value_enum, value_name = "METHOD")]
+    pub method: Option<Method>,
     /// Restore the data of a server with this shell command before each of its runs. It is given PGHOST, PGPORT and so on,
     /// and REHEARSE_SIDE, which is old or new.
-    #[arg(long, value_name = "COMMAND", requires = "target")]
+    #[arg(long, value_name = "COMMAND", requires = "own_servers")]
     pub restore: Option<String>,
     /// Create the database of both servers from this one before each run (CREATE DATABASE … TEMPLATE). It must not exist
     /// yet, and is dropped at the end.
     #[arg(
         long,
         value_name = "DATABASE",
-        requires = "target",
+        requires = "own_servers",
         conflicts_with = "restore"
     )]
     pub template: Option<String>,
     /// Do not restore the data between runs, although the workload writes.
-    #[arg(long, requires = "target", conflicts_with_all = ["restore", "template"])]
+    #[arg(long, requires = "own_servers", conflicts_with_all = ["restore", "template"])]
     pub no_restore: bool,
     /// Allow a server to be the one that the workload was captured on; repeat its address here.
-    #[arg(long, value_name = "HOST:PORT", requires = "target")]
+    #[arg(long, value_name = "HOST:PORT", requires = "own_servers")]
     pub allow_captured_server: Option<String>,
     /// Allow databases with foreign servers, dblink and the like, or subscriptions. The replay may write to those systems.
-    #[arg(long, requires = "target")]
+    #[arg(long, requires = "own_servers")]
     pub allow_foreign_servers: bool,
     /// Allow a server to be written although others use it, or although the workload does not name the captured server;
     /// repeat its address here. Once for each server.
-    #[arg(long, value_name = "HOST:PORT", requires = "target")]
+    #[arg(long, value_name = "HOST:PORT", requires = "own_servers")]
     pub overwrite: Vec<String>,
 }
 
@@ -108,6 +140,7 @@ impl Upgrade {
         let Some(url) = &own.target else {
             return Ok(self.to.map(|to| RehearsalServers::Private {
                 to,
+                method: own.method.unwrap_or(Method::Dump).method(),
                 has_default_settings: self.default_settings,
             }));
         };
@@ -124,10 +157,33 @@ impl Upgrade {
             },
             target,
             to: self.to,
-            method: own.method.method(),
+            method: own.method.unwrap_or(Method::PgUpgrade).method(),
             may_reach_others: own.allow_foreign_servers,
             confirmed: own.overwrite.clone(),
+            cloned: None,
         }))))
+    }
+
+    /// Returns the commands that make clones; `None` without --clone-command.
+    pub fn clone_request(&self) -> Option<CloneRequest> {
+        let (own, clones) = (&self.own, &self.clones);
+        Some(CloneRequest {
+            clone: clones.clone_command.clone()?,
+            upgrade: clones.upgrade_command.clone(),
+            drop: clones.drop_command.clone(),
+            time_limit: clones.clone_time_limit,
+            to: self.to?,
+            method: own.method.unwrap_or(Method::PgUpgrade).method(),
+            place: ProofPlace {
+                allow_captured_server: own.allow_captured_server.clone(),
+                restore: own.restore.clone(),
+                template: own.template.clone(),
+                no_restore: own.no_restore,
+                ..ProofPlace::default()
+            },
+            may_reach_others: own.allow_foreign_servers,
+            confirmed: own.overwrite.clone(),
+        })
     }
 
     /// Returns the options of every replay.

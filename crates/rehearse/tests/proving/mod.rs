@@ -3,6 +3,7 @@
 
 mod pairing;
 mod rewriting;
+mod upgrade_clones;
 mod upgrading;
 
 use std::collections::BTreeMap;

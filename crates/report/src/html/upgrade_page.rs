@@ -112,7 +112,9 @@ pub fn render_html(report: &UpgradeReport) -> String {
         evidence: evidence_text(report),
         scope: scope_text(report),
         planned: match report.method {
-            RehearsalMethod::Dump => "Planned on both versions with the statistics of the old one.",
+            RehearsalMethod::Dump | RehearsalMethod::PgUpgrade => {
+                "Planned on both versions with the statistics of the old one."
+            }
             RehearsalMethod::Target => {
                 "Planned on each version with its own statistics and settings."
             }

@@ -127,6 +127,9 @@ pub(crate) fn heading(report: &UpgradeReport) -> String {
         UpgradeDecision::Undecided => "UNDECIDED",
     };
     let servers = match &report.to_server {
+        None if report.method == RehearsalMethod::PgUpgrade => {
+            "by pg_upgrade of a private server".to_owned()
+        }
         None => "by dump and restore into private servers".to_owned(),
         Some(new) => format!(
             "from {} to {}",
@@ -277,6 +280,12 @@ pub(crate) fn scope_text(report: &UpgradeReport) -> String {
         RehearsalMethod::Dump => {
             "Rehearsed by dump and restore, followed by ANALYZE. Objections of pg_upgrade were not checked; `rehearse upgrade \
              inspect` does that."
+                .to_owned()
+        }
+        RehearsalMethod::PgUpgrade => {
+            "Rehearsed by dump and restore into a server of the old version, and pg_upgrade of a copy of it. Statistics that \
+             pg_upgrade does not keep were collected by ANALYZE. Other databases, and files of the production server, were not \
+             checked; `rehearse upgrade inspect` does that."
                 .to_owned()
         }
         RehearsalMethod::Target => {

@@ -164,6 +164,28 @@ pub enum Error {
         /// Its standard error.
         said: String,
     },
+    /// An installation lacks programs that pg_upgrade needs.
+    #[error(
+        "pg_upgrade needs programs of PostgreSQL {old} and {new} that are missing: {missing}. Install the complete servers of both versions (such as the packages postgresql-{old} and postgresql-{new} of Debian), or rehearse with --method dump"
+    )]
+    UpgradePrograms {
+        /// Paths of the programs.
+        missing: String,
+        /// Old major version.
+        old: u16,
+        /// New major version.
+        new: u16,
+    },
+    /// pg_upgrade failed.
+    #[error("pg_upgrade from PostgreSQL {old} to {new} failed: {said}")]
+    Upgrade {
+        /// Old version.
+        old: String,
+        /// New version.
+        new: String,
+        /// Its messages.
+        said: String,
+    },
     /// The server ended instead of starting, because of a setting.
     #[error(
         "PostgreSQL {version} refuses a setting: {said}; correct its name or value (SELECT name, unit, min_val, max_val, enumvals FROM pg_settings)"

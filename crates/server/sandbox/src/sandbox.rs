@@ -1,5 +1,7 @@
 //! A private server, from `initdb` to its deletion.
 
+mod upgrade;
+
 use crate::dirs;
 use crate::dirs::Dirs;
 use crate::disk_sync;
@@ -29,6 +31,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
+
+pub use upgrade::{PgUpgradeCheck, check_upgrade_programs};
 
 /// Maximum length of the socket directory, so that the path with the server's file name fits.
 const LONGEST_SOCKET_DIR: usize = 107 - "/.s.PGSQL.65535".len();

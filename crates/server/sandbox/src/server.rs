@@ -29,7 +29,8 @@ pub(crate) struct Cluster<'a> {
 }
 
 impl Cluster<'_> {
-    fn command(&self, program: &str) -> Command {
+    /// Returns a command that runs a program of the installation as the server's user.
+    pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.installation.program(program));
         command.current_dir(self.root).stdin(Stdio::null());
         // PGDATA, PGPORT, PGOPTIONS and the like are for other servers. Messages are parsed here, so they

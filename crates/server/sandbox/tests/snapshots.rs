@@ -2,7 +2,9 @@
 
 mod support;
 
-use sandbox::{Error, Options, Sandbox};
+use sandbox::{
+    Dirs, Error, Installation, Options, PgUpgradeCheck, Sandbox, check_upgrade_programs,
+};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -161,4 +163,69 @@ fn copy_has_the_data_and_settings_and_the_original_runs_again() {
     let root = copy.root().to_owned();
     drop(copy);
     assert!(!root.exists());
+}
+
+#[test]
+fn pg_upgrade_of_a_copy_keeps_the_rows_and_its_check_names_what_cannot_be_upgraded() {
+    let (_top, places) = places();
+    let usual = Dirs::from_environment().unwrap();
+    let is_complete = |one: &Installation| check_upgrade_programs(one, one).is_ok();
+    let Some(complete) = sandbox::installed(&usual).into_iter().find(is_complete) else {
+        eprintln!("skipped: no installation has pg_upgrade");
+        return;
+    };
+    let options = Options {
+        statement_statistics: true,
+        ..Options::default()
+    };
+    let mut old = Sandbox::create(&complete, options, &places).unwrap();
+    let url = old.start().unwrap().url("postgres");
+    connect(&url)
+        .batch_execute("create table t as select generate_series(1, 1000) as n")
+        .unwrap();
+    assert_eq!(
+        old.check_upgrade(&complete, &places).unwrap(),
+        PgUpgradeCheck::Accepted
+    );
+    let settings = vec![("work_mem".to_owned(), "9MB".to_owned())];
+    let mut new = old.upgrade(&complete, settings, &places).unwrap();
+    let mut client = connect(&new.start().unwrap().url("postgres"));
+    assert_eq!(ask(&mut client, "select count(*)::text from t"), "1000");
+    assert_eq!(ask(&mut client, "show work_mem"), "9MB");
+    assert!(old.pid().is_some(), "it ran before, so it runs after");
+    let mut client = connect(&old.endpoint().url("postgres"));
+    assert_eq!(ask(&mut client, "select count(*)::text from t"), "1000");
+
+    client
+        .batch_execute("create table refused (procedure regproc)")
+        .unwrap();
+    let refused = old.check_upgrade(&complete, &places).unwrap();
+    let PgUpgradeCheck::Refused(messages) = refused else {
+        panic!("accepted");
+    };
+    let text = messages.join("\n");
+    assert!(text.contains("public.refused.procedure"), "{text}");
+    assert!(!text.contains(" ok\n"), "{text}");
+    drop((old, new));
+    let left = std::fs::read_dir(places.state.join("sandboxes"))
+        .unwrap()
+        .flatten();
+    assert_eq!(left.filter(|one| one.path().is_dir()).count(), 0);
+}
+
+#[test]
+fn installation_without_pg_upgrade_is_refused_with_the_missing_programs() {
+    let directory = tempfile::tempdir().unwrap();
+    let installation = |major: u16| Installation {
+        bin_dir: directory.path().join(major.to_string()),
+        major,
+        version: format!("{major}.1"),
+        source: sandbox::Source::Given,
+    };
+    let error = check_upgrade_programs(&installation(15), &installation(18)).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("15/pg_controldata"), "{text}");
+    assert!(text.contains("18/pg_upgrade"), "{text}");
+    assert!(!text.contains("15/pg_upgrade"), "{text}");
+    assert!(text.contains("--method dump"), "{text}");
 }

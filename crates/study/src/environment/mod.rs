@@ -10,6 +10,7 @@
 mod lease;
 mod new_server;
 mod pair;
+mod printing_command;
 mod sandbox;
 mod shell;
 mod target;
@@ -27,6 +28,7 @@ pub(crate) use lease::ask;
 pub use lease::{LeasePurpose, SandboxLease, refuse_leased, restore_interrupted};
 pub use new_server::{FindInstallation, NewServerRequest};
 pub use pair::PairEnvironment;
+pub(crate) use printing_command::PrintingCommand;
 pub use sandbox::{NewServer, SandboxEnvironment, create_server};
 pub use shell::run_shell_command;
 pub use target::{DataSource, TargetEnvironment, of_side};

@@ -14,6 +14,9 @@ pub struct NewServerRequest {
     pub requirements: ServerRequirements,
     /// Shell command that fills it.
     pub load: Option<String>,
+    /// Whether its first data are those of the other private server, by pg_upgrade. Then the command fills nothing, and
+    /// completes the upgrade.
+    pub is_upgraded: bool,
     /// Finds the installation.
     pub find: FindInstallation,
 }

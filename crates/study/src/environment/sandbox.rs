@@ -17,6 +17,8 @@ pub struct NewServer {
     pub installation: Installation,
     /// The command that loads its data.
     pub load: String,
+    /// Whether its first data are those of the leased server, by pg_upgrade.
+    pub is_upgraded: bool,
     /// Directories in which it is created.
     pub places: Dirs,
 }
@@ -68,7 +70,15 @@ impl SandboxEnvironment {
     fn create_other(&mut self) -> Result<(), ExperimentError> {
         if let (Some(new), None) = (&self.new_server, &self.other) {
             let (database, settings) = (&self.lease.database, self.lease.settings().to_vec());
-            let (made, target) = create_server(&new.installation, settings, database, &new.places)?;
+            let (made, target) = match new.is_upgraded {
+                false => create_server(&new.installation, settings, database, &new.places)?,
+                true => {
+                    let old = &mut self.lease.sandbox;
+                    let mut made = old.upgrade(&new.installation, settings, &new.places)?;
+                    let target = server_target(&made.start()?, database)?;
+                    (made, target)
+                }
+            };
             run_shell_command(&new.load, &target, "--load")?;
             let mut lease = SandboxLease::acquire(made, database, LeasePurpose::Proof, None)?;
             lease.save()?;

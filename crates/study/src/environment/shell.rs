@@ -34,17 +34,7 @@ pub fn run_shell_command(
             target.address()
         )));
     }
-    let mut shell = Command::new("sh");
-    shell.arg("-c").arg(command).stdin(Stdio::null());
-    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_libpq(name)) {
-        shell.env_remove(name);
-    }
-    let known = server_variables(target)
-        .into_iter()
-        .chain(security_variables(target))
-        .filter_map(|(name, value)| Some((name, value?)));
-    shell.envs(known);
-    let output = shell
+    let output = shell(command, Some(target))
         .output()
         .map_err(ExperimentError::file("run a shell for", Path::new(command)))?;
     if output.status.success() {
@@ -58,9 +48,22 @@ pub fn run_shell_command(
     )))
 }
 
+/// Returns a shell that executes the command, with libpq's variables set to the target, or without them.
+pub(super) fn shell(command: &str, target: Option<&Target>) -> Command {
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(command).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_libpq(name)) {
+        shell.env_remove(name);
+    }
+    let variables = target.map(|target| [server_variables(target), security_variables(target)]);
+    let known = variables.into_iter().flatten().flatten();
+    shell.envs(known.filter_map(|(name, value)| Some((name, value?))));
+    shell
+}
+
 /// Returns the last lines of a command's messages. The number of ignored errors, which `pg_restore` prints last, is
 /// no reason.
-fn last_lines(printed: &str) -> String {
+pub(super) fn last_lines(printed: &str) -> String {
     let lines = printed.lines().map(str::trim);
     let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
     match lines.len().saturating_sub(LINES_MAX) {

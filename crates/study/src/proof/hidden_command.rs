@@ -17,7 +17,7 @@ pub(super) fn shown_options(options: &BTreeMap<String, String>) -> BTreeMap<Stri
 
 /// Returns a command without passwords in URLs and in connection strings, values of variables, and values of options and headers
 /// for secrets. A shell is not imitated: too much is hidden rather than too little.
-pub(super) fn hide_secrets(command: &str) -> String {
+pub(crate) fn hide_secrets(command: &str) -> String {
     let mut shown = String::new();
     let mut next = Next::Shown;
     // A port is shown only after a program that has no password in `-p`.

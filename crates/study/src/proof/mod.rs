@@ -44,6 +44,7 @@ use crate::trial::TrialContext;
 use crate::trial_order::random_block;
 
 pub use goal_noise::{GoalNoise, recommend};
+pub(crate) use hidden_command::hide_secrets;
 pub use numbers::{ProofNumbers, RelationSize};
 pub use perform_proof::{ProofDisplay, ProofReplays, perform_proof, perform_runs};
 pub use plan::{Change, Decision, ProofPlan, ProofRecord, ProofSide, ProofTrial};

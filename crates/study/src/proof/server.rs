@@ -65,6 +65,7 @@ fn kept(
         Some(wanted) => Some(NewServer {
             installation: (wanted.find)(&wanted.requirements, &places)?,
             load: wanted.load.clone().unwrap_or_default(),
+            is_upgraded: wanted.is_upgraded,
             places,
         }),
         None => None,

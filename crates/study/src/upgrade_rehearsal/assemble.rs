@@ -6,6 +6,7 @@ use workload::WorkloadReader;
 
 use super::data_comparison::DataComparison;
 use super::decision;
+use super::private_servers;
 use super::rehearsal_plan::RehearsalPlan;
 use super::remedy_proof::FoundRemedies;
 use super::result::{UpgradeCoverage, UpgradeDecision, UpgradeReport};
@@ -107,6 +108,10 @@ pub(super) fn assemble(
     if let Some(same) = &servers.same_version {
         report.reasons.insert(0, same.clone());
     }
+    add_refusal(
+        &mut report,
+        &private_servers::upgrade_refusal(request.output),
+    );
     Ok(report)
 }
 
@@ -124,6 +129,18 @@ fn limit_by_builds(report: &mut UpgradeReport, servers: &PreparedServers) {
     let builds = server_limits::builds(&report.evidence.builds);
     let data = server_limits::other_data(&report.other_data);
     report.reasons.extend(builds.into_iter().chain(data));
+}
+
+/// Adds that pg_upgrade refuses the old server, in front of the reasons. The replays were on a restored dump then.
+fn add_refusal(report: &mut UpgradeReport, messages: &[String]) {
+    if !messages.is_empty() {
+        report.decision = UpgradeDecision::NoGo;
+        let reason = format!(
+            "pg_upgrade --check refuses the old version's private server, so the replays are on one restored from the dump: {}",
+            messages.join(" ")
+        );
+        report.reasons.insert(0, reason);
+    }
 }
 
 /// Names the statements with other rows that read only catalogues, settings or the version.

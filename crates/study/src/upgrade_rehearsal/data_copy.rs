@@ -150,6 +150,35 @@ impl DataCopy {
         Ok(format!("exec sh {}", quoted(&file)))
     }
 
+    /// Writes the script that completes the upgrade of the new server, and returns the command that executes it on the server
+    /// that libpq's variables name. pg_upgrade keeps neither settings of `ALTER SYSTEM` nor, before version 18, statistics.
+    /// `vacuumdb` is that of the new version: from 18 on it analyzes only what has no statistics.
+    ///
+    /// # Errors
+    /// If the script cannot be written.
+    pub(super) fn upgraded_command(
+        &self,
+        database: &str,
+        vacuumdb: &Path,
+    ) -> Result<String, Failure> {
+        let settings = match self.has_settings {
+            true => copied_settings::load(CopySide::New.name()),
+            false => String::new(),
+        };
+        let (folder, program) = (quoted(&self.directory), quoted(vacuumdb));
+        let script = format!(
+            "cd {folder} || exit 1\n{FUNCTIONS}{settings}\n\
+             missing=$({program} --help | grep -o -e --missing-stats-only)\n\
+             {program} --analyze-only $missing -d {} >/dev/null 2>analyze-new.log || fail 'vacuumdb failed' analyze-new.log",
+            quoted_connection(database)
+        );
+        let file = self.directory.join("upgraded-new.sh");
+        fs::write(&file, script).map_err(|error| {
+            Failure::could_not(format!("cannot write {}: {error}", file.display()))
+        })?;
+        Ok(format!("sh {}", quoted(&file)))
+    }
+
     /// Returns a script that fills the database of this name on the server that libpq's variables name. Errors of single
     /// statements stay in files, which [`Self::errors`] reads. Any other end of a program is a failure of the script.
     ///
@@ -161,9 +190,7 @@ impl DataCopy {
             true => copied_settings::load(side),
             false => String::new(),
         };
-        // A name with '=' alone would be a connection string.
-        let escaped = database.replace('\\', "\\\\").replace('\'', "\\'");
-        let connection = quoted_text(&format!("dbname='{escaped}'"));
+        let connection = quoted_connection(database);
         let (user_mapping, isolate) = (isolation::USER_MAPPING, isolation::FILE);
         let isolated = isolated_file(side);
         format!(
@@ -273,6 +300,12 @@ impl DataCopy {
 /// Returns the file of what was switched off on a side.
 fn isolated_file(side: &str) -> String {
     format!("isolated-{side}.txt")
+}
+
+/// Returns a connection string for a database, quoted for a shell. A name with '=' alone would be a connection string.
+fn quoted_connection(database: &str) -> String {
+    let escaped = database.replace('\\', "\\\\").replace('\'', "\\'");
+    quoted_text(&format!("dbname='{escaped}'"))
 }
 
 /// Quotes a path for a shell.

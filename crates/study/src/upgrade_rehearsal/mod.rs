@@ -12,6 +12,7 @@
 
 mod assemble;
 mod client_programs;
+mod clones;
 mod copied_settings;
 mod data_comparison;
 mod data_copy;
@@ -54,6 +55,7 @@ use crate::runner::EndReason;
 use crate::upgrade_inspect::{
     NewServer, UpgradeInspectRequest, UpgradeInspection, UpgradeMethod, inspect_upgrade,
 };
+pub use clones::{CloneRequest, rehearse_on_clones};
 pub use data_comparison::{DataComparison, DifferingTable};
 use data_copy::DataCopy;
 pub use evidence::RehearsalEvidence;
@@ -82,6 +84,8 @@ pub enum RehearsalServers {
     Private {
         /// New major version.
         to: u16,
+        /// Way in which the new server gets the data of the old one.
+        method: UpgradeMethod,
         /// Whether they keep default settings, instead of those of the old server.
         has_default_settings: bool,
     },
@@ -123,6 +127,10 @@ impl UpgradeRequest<'_> {
     /// Returns the way in which the new side is made.
     fn method(&self) -> RehearsalMethod {
         match &self.servers {
+            RehearsalServers::Private {
+                method: UpgradeMethod::PgUpgrade,
+                ..
+            } => RehearsalMethod::PgUpgrade,
             RehearsalServers::Private { .. } => RehearsalMethod::Dump,
             RehearsalServers::Own(_) => RehearsalMethod::Target,
         }
@@ -208,11 +216,12 @@ fn rehearse(
     let (servers, data) = match &request.servers {
         RehearsalServers::Private {
             to,
+            method,
             has_default_settings,
         } => {
             let copy = DataCopy::in_directory(request.output, !has_default_settings);
-            let servers =
-                private_servers::prepare(request, (*to, copy), (plan, whole), &inspection)?;
+            let new = (*to, *method, copy);
+            let servers = private_servers::prepare(request, new, (plan, whole), &inspection)?;
             (servers, None)
         }
         RehearsalServers::Own(own) => {
@@ -286,11 +295,11 @@ fn inspect(
 ) -> Result<UpgradeInspection, Failure> {
     let find = request.find;
     match &request.servers {
-        RehearsalServers::Private { to, .. } => {
+        RehearsalServers::Private { to, method, .. } => {
             let request = UpgradeInspectRequest {
                 from: request.from,
                 to: NewServer::Private(*to),
-                method: UpgradeMethod::Dump,
+                method: *method,
                 find,
             };
             inspect_upgrade(&request, interrupt)

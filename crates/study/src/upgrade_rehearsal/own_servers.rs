@@ -37,6 +37,16 @@ pub struct OwnServers {
     pub may_reach_others: bool,
     /// Addresses of servers that may be written although they look like production.
     pub confirmed: Vec<String>,
+    /// Origin of the servers, if commands of the user made them for this rehearsal.
+    pub cloned: Option<ClonedFrom>,
+}
+
+/// Origin of clones, which identifies a rehearsal. Their addresses differ when it is resumed.
+pub struct ClonedFrom {
+    /// Address, database and role of the server that is cloned.
+    pub production: String,
+    /// Commands that made and upgraded the clones.
+    pub commands: String,
 }
 
 impl OwnServers {
@@ -152,7 +162,8 @@ fn refuse_unrecognised(
     servers: [&Target; 2],
     whole: &WorkloadReader,
 ) -> Result<(), Failure> {
-    if !whole.info().provenance.servers.is_empty() {
+    // A clone was compared with the server that it was made of.
+    if !whole.info().provenance.servers.is_empty() || own.cloned.is_some() {
         return Ok(());
     }
     let addresses = servers.map(Target::address);
@@ -268,7 +279,11 @@ pub(super) fn restore(request: &UpgradeRequest<'_>, own: &OwnServers) -> Result<
     let [from, target] = catalogues(request, own);
     let (old, new) = (ServerIdentity::read(&from)?, ServerIdentity::read(&target)?);
     refuse_identities(request, own, [&old, &new])?;
-    let restoring = own.restoring();
+    // A command of the user makes other clones when the rehearsal is resumed.
+    let restoring = match own.cloned {
+        Some(_) => Restoring::Command,
+        None => own.restoring(),
+    };
     let states = [
         (SIDES[0], ServerState::read(&from, restoring)?),
         (SIDES[1], ServerState::read(&target, restoring)?),

@@ -1,8 +1,8 @@
-//! Private servers of both versions, from a dump.
+//! Private servers of both versions, from a dump. The new one can be an upgraded copy of the old one.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use ::sandbox::{Dirs, Options as SandboxOptions, ServerRequirements};
+use ::sandbox::{Dirs, Options as SandboxOptions, PgUpgradeCheck, ServerRequirements};
 use workload::WorkloadReader;
 
 use super::client_programs;
@@ -16,21 +16,30 @@ use crate::failure::{Failure, FailureKind};
 use crate::notes;
 use crate::plan_export::export_planner;
 use crate::proof::{Change, ProofPlace};
-use crate::upgrade_inspect::UpgradeInspection;
+use crate::upgrade_inspect::{UpgradeInspection, UpgradeMethod};
+
+/// File of what `pg_upgrade --check` found; empty if it found nothing.
+const CHECK_FILE: &str = "pg_upgrade-check.txt";
 
 /// Dumps the old server, restores the dump into a private server of its version, and describes the new one, which the
-/// proof creates.
+/// proof creates. If pg_upgrade refuses the old one, the new one is restored from the dump, too.
 ///
 /// # Errors
 /// If a program is missing, or a server cannot be dumped or created.
 pub(super) fn prepare(
     request: &UpgradeRequest<'_>,
-    (to, copy): (u16, DataCopy),
+    (to, method, copy): (u16, UpgradeMethod, DataCopy),
     (plan, whole): (&RehearsalPlan, &WorkloadReader),
     inspection: &UpgradeInspection,
 ) -> Result<PreparedServers, Failure> {
     let from_major = major_of(&inspection.from_version)?;
     client_programs::check(from_major)?;
+    let is_upgraded = method == UpgradeMethod::PgUpgrade;
+    if is_upgraded {
+        let dirs = Dirs::from_environment()?;
+        let find = |major| (request.find)(&ServerRequirements::major(major), &dirs);
+        ::sandbox::check_upgrade_programs(&find(from_major)?, &find(to)?)?;
+    }
     if !unfinished::dump(request.output).exists() {
         notes::note("Dumping the old server.");
     }
@@ -49,6 +58,11 @@ pub(super) fn prepare(
         // The failure is reported. A server that cannot be deleted is listed by `rehearse sandbox list`.
         let _ = delete(plan);
     })?;
+    let is_upgraded = is_upgraded && is_accepted(request, plan, to)?;
+    let load = match is_upgraded {
+        true => copy.upgraded_command(&plan.database, &vacuumdb(request, to)?)?,
+        false => copy.load_command(CopySide::New, &plan.database)?,
+    };
     Ok(PreparedServers {
         same_version: own_servers::same_version([from_major, to]),
         unequal_hosts: None,
@@ -58,7 +72,8 @@ pub(super) fn prepare(
             database: Some(plan.database.clone()),
             new_server: Some(NewServerRequest {
                 requirements: ServerRequirements::major(to),
-                load: Some(copy.load_command(CopySide::New, &plan.database)?),
+                load: Some(load),
+                is_upgraded,
                 find: request.find,
             }),
             ..ProofPlace::default()
@@ -69,6 +84,42 @@ pub(super) fn prepare(
         majors: [from_major, to],
         copy: Some(copy),
     })
+}
+
+/// Whether pg_upgrade accepts the old server. Its messages are kept in a file, so that a resumed rehearsal does the same.
+fn is_accepted(
+    request: &UpgradeRequest<'_>,
+    plan: &RehearsalPlan,
+    to: u16,
+) -> Result<bool, Failure> {
+    let file = request.output.join(CHECK_FILE);
+    if let Ok(known) = std::fs::read_to_string(&file) {
+        return Ok(known.is_empty());
+    }
+    notes::note("Checking whether pg_upgrade accepts the private server of the old version.");
+    let dirs = Dirs::from_environment()?;
+    let installation = (request.find)(&ServerRequirements::major(to), &dirs)?;
+    let mut old = ::sandbox::open(&plan.sandbox, &dirs)?;
+    let messages = match old.check_upgrade(&installation, &dirs)? {
+        PgUpgradeCheck::Accepted => String::new(),
+        PgUpgradeCheck::Refused(messages) => messages.join("\n") + "\n",
+    };
+    std::fs::write(&file, &messages)
+        .map_err(|error| Failure::could_not(format!("cannot write {}: {error}", file.display())))?;
+    Ok(messages.is_empty())
+}
+
+/// Returns the messages of `pg_upgrade --check` in the directory of a rehearsal.
+pub(super) fn upgrade_refusal(directory: &Path) -> Vec<String> {
+    let messages = std::fs::read_to_string(directory.join(CHECK_FILE)).unwrap_or_default();
+    messages.lines().map(str::to_owned).collect()
+}
+
+/// Returns the `vacuumdb` of the new version.
+fn vacuumdb(request: &UpgradeRequest<'_>, to: u16) -> Result<PathBuf, Failure> {
+    let dirs = Dirs::from_environment()?;
+    let installation = (request.find)(&ServerRequirements::major(to), &dirs)?;
+    Ok(installation.bin_dir.join("vacuumdb"))
 }
 
 /// Deletes the private server of the old version.

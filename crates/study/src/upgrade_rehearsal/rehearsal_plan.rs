@@ -14,6 +14,7 @@ use workload::WorkloadReader;
 use super::{RehearsalServers, UpgradeRequest, unfinished};
 use crate::baseline_run::choose_database;
 use crate::failure::Failure;
+use crate::upgrade_inspect::UpgradeMethod;
 
 /// File of the identity.
 const FILE: &str = "upgrade.json";
@@ -58,7 +59,7 @@ impl RehearsalPlan {
             (self.to == begun.to, "version (--to)"),
             (
                 self.target == begun.target,
-                "new server, database or role (--target)",
+                "new server, database or role (--target), or command (--clone-command, --upgrade-command)",
             ),
             (
                 self.upgrade_method == begun.upgrade_method,
@@ -88,7 +89,7 @@ impl RehearsalPlan {
 }
 
 /// Returns the address, database and role of a server.
-fn place_of(target: &Target) -> String {
+pub(super) fn place_of(target: &Target) -> String {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     format!(
         "{} database={} user={}",
@@ -111,17 +112,28 @@ pub(super) fn begin(
         .filter(char::is_ascii_alphanumeric)
         .take(20)
         .collect();
+    let cloned = match &request.servers {
+        RehearsalServers::Own(own) => own.cloned.as_ref(),
+        RehearsalServers::Private { .. } => None,
+    };
     let plan = RehearsalPlan {
         workload: whole.id().to_owned(),
-        from: place_of(request.from),
+        from: cloned.map_or_else(|| place_of(request.from), |one| one.production.clone()),
         to: request.to(),
         target: match &request.servers {
-            RehearsalServers::Own(own) => Some(place_of(&own.target)),
+            RehearsalServers::Own(own) => Some(match cloned {
+                Some(cloned) => cloned.commands.clone(),
+                None => place_of(&own.target),
+            }),
             RehearsalServers::Private { .. } => None,
         },
         upgrade_method: match &request.servers {
             RehearsalServers::Own(own) => Some(format!("{:?}", own.method)),
-            RehearsalServers::Private { .. } => None,
+            RehearsalServers::Private {
+                method: UpgradeMethod::Dump,
+                ..
+            } => None,
+            RehearsalServers::Private { method, .. } => Some(format!("{method:?}")),
         },
         has_default_settings: matches!(
             request.servers,
@@ -215,7 +227,7 @@ fn create(output: &Path, plan: &str) -> io::Result<()> {
     fs::rename(&partial, output)
 }
 
-fn exists(output: &Path) -> Failure {
+pub(super) fn exists(output: &Path) -> Failure {
     Failure::usage(format!(
         "cannot write to {}: it already exists; give another -o, or --resume to continue a rehearsal",
         output.display()
@@ -283,7 +295,9 @@ mod tests {
         for other in others {
             assert_eq!(
                 plan(other, "PgUpgrade").differences(&begun),
-                ["new server, database or role (--target)"]
+                [
+                    "new server, database or role (--target), or command (--clone-command, --upgrade-command)"
+                ]
             );
         }
         assert_eq!(

@@ -34,6 +34,8 @@ pub enum UpgradeDecision {
 pub enum RehearsalMethod {
     /// Dump and restore into private servers.
     Dump,
+    /// Dump and restore into a private server of the old version, and pg_upgrade of a copy of it.
+    PgUpgrade,
     /// The user upgraded a copy.
     Target,
 }

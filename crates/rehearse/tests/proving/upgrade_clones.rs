@@ -1,0 +1,163 @@
+//! `rehearse upgrade --clone-command`: refusals, failures, interrupts, and a rehearsal on clones.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Instant;
+
+use super::super::{PATIENCE, command, rehearse};
+use super::upgrading::{can_rehearse, old_server, workload};
+
+/// Runs a rehearsal with this clone command and options. Returns the exit code, the messages, and what the drop command
+/// wrote.
+fn attempt(
+    directory: &Path,
+    from: &str,
+    clone: &str,
+    options: &[&str],
+) -> (Option<i32>, String, String) {
+    let at = |name: &str| directory.join(name).display().to_string();
+    let _ = std::fs::remove_file(at("dropped"));
+    let drop = format!(
+        "echo \"$REHEARSE_SIDE '$REHEARSE_URL' ${{PGHOST-unset}}\" >>{}",
+        at("dropped")
+    );
+    let (workload, output) = (at("a.workload"), at("x.upgrade"));
+    let common = ["upgrade", &workload, "--from", from, "--to", "15"];
+    let clones = ["--clone-command", clone, "--drop-command", &drop];
+    let outputs = ["-o", &output, "--no-restore"];
+    let done = rehearse(&[&common[..], &outputs, &clones, options].concat());
+    let text = String::from_utf8_lossy(&done.stderr).into_owned();
+    let dropped = std::fs::read_to_string(at("dropped")).unwrap_or_default();
+    assert!(!Path::new(&output).exists(), "{text}");
+    (done.status.code(), text, dropped)
+}
+
+#[test]
+fn clone_command_that_fails_or_prints_no_clone_is_reported_and_its_clone_dropped() {
+    let directory = tempfile::tempdir().unwrap();
+    workload(directory.path(), "SELECT 1");
+    let (_server, from) = old_server("");
+    let alias = from.replace("%2Fsocket", "%2F%2Fsocket");
+    let with_password = "postgres://a:geheim@127.0.0.1:1/b";
+    let same = format!("echo '{alias}'");
+    let unreachable = format!("echo cloning; echo '{with_password}'");
+    let failing = format!("echo cannot clone '{with_password}' >&2; exit 7");
+    let begun = "old '' unset\n";
+    let cases: [(&str, &[&str], &str, &str); 6] = [
+        ("true", &[], "printed nothing", begun),
+        ("echo password=geheim", &[], "is no URL", begun),
+        (&failing, &[], "exit status: 7): cannot clone", begun),
+        (
+            "sleep 600",
+            &["--clone-time-limit", "1s"],
+            "did not end within 1 s",
+            begun,
+        ),
+        (&same, &[], "the server of --from", begun),
+        (&unreachable, &[], "cannot connect", begun),
+    ];
+    for (clone, options, message, expected) in cases {
+        let (code, text, dropped) = attempt(directory.path(), &from, clone, options);
+        assert_eq!(code, Some(3), "{clone}: {text}");
+        assert!(text.contains(message), "{clone}: {text}");
+        assert!(!text.contains("geheim"), "{clone}: {text}");
+        assert_eq!(dropped, expected, "{clone}");
+    }
+}
+
+#[test]
+fn rehearsal_that_is_interrupted_while_it_clones_ends_the_command_and_drops_the_clone() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let workload = workload(directory.path(), "SELECT 1");
+    let (_server, from) = old_server("");
+    let (output, dropped) = (at("x.upgrade"), at("dropped"));
+    let clone = format!("echo $$ >{}; sleep 600", at("begun"));
+    let drop = format!("echo $REHEARSE_CLONE >{dropped}");
+    let arguments = [
+        "upgrade",
+        &workload,
+        "--from",
+        &from,
+        "--to",
+        "15",
+        "-o",
+        &output,
+        "--no-restore",
+        "--clone-command",
+        &clone,
+        "--drop-command",
+        &drop,
+    ];
+    let mut child = command(&arguments).stderr(Stdio::null()).spawn().unwrap();
+    let begun = Instant::now();
+    while !std::fs::read_to_string(at("begun")).is_ok_and(|text| text.ends_with('\n')) {
+        assert!(begun.elapsed() < PATIENCE);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let ended = std::process::Command::new("kill")
+        .arg(child.id().to_string())
+        .status();
+    assert!(ended.unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+    let process = std::fs::read_to_string(at("begun")).unwrap();
+    assert!(!Path::new("/proc").join(process.trim()).exists());
+    let name = std::fs::read_to_string(&dropped).unwrap();
+    assert!(
+        name.starts_with("rehearse-x-") && name.ends_with("-old\n"),
+        "{name}"
+    );
+}
+
+#[test]
+fn rehearsal_on_clones_upgrades_the_new_one_reports_the_commands_and_drops_both() {
+    if !can_rehearse() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let workload = workload(directory.path(), "SELECT 1");
+    let (_production, from) = old_server("");
+    let (_old, old) = old_server("");
+    let (_new, new) = old_server("DROP INDEX items_owner");
+    let (output, dropped) = (at("x.upgrade"), at("dropped"));
+    let clone = format!(
+        "test $REHEARSE_VERSION = 15 && PGPASSWORD=geheim && echo cloning && case $REHEARSE_SIDE in old) echo '{old}' ;; new) echo '{new}' ;; esac"
+    );
+    let upgrade = "psql -q \"$REHEARSE_URL\" -c 'DROP TABLE events'";
+    let drop = format!("echo \"$REHEARSE_SIDE $REHEARSE_URL\" >>{dropped}");
+    let arguments = [
+        "upgrade",
+        &workload,
+        "--from",
+        &from,
+        "--to",
+        "15",
+        "-o",
+        &output,
+        "--no-restore",
+        "--within",
+        "60s",
+        "--clone-command",
+        &clone,
+        "--upgrade-command",
+        upgrade,
+        "--drop-command",
+        &drop,
+        "--json",
+    ];
+    let done = rehearse(&arguments);
+    let text = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{text}");
+    let report: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(report["decision"], "no_go");
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("DROP TABLE events"), "{notes}");
+    assert!(
+        notes.contains("PGPASSWORD=…") && !notes.contains("geheim"),
+        "{notes}"
+    );
+    assert!(report["inspection"].to_string().contains("public.events"));
+    let dropped = std::fs::read_to_string(&dropped).unwrap();
+    assert_eq!(dropped, format!("old {old}\nnew {new}\n"));
+}
