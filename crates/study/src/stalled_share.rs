@@ -52,13 +52,17 @@ pub(crate) fn stall_note(trials: &[TrialStalls], consequence: &str) -> Option<St
     let repeats: u32 = trials.iter().map(|one| one.repeats).sum();
     let disturbed = trials.iter().filter(|one| one.is_disturbed()).count();
     let longest = trials.iter().map(|one| one.share).fold(0.0, f64::max);
+    let repeated = match repeats {
+        1 => "1 repetition".to_owned(),
+        number => format!("{number} repetitions"),
+    };
     match (repeats, disturbed) {
         (0, 0) => None,
         (_, 0) => Some(format!(
-            "this program was stopped, starved or throttled in some runs; {repeats} repetitions replaced them"
+            "this program was stopped, starved or throttled in some runs; {repeated} replaced them"
         )),
         _ => Some(format!(
-            "this program was stopped, starved or throttled for up to {:.0} % of the time in {disturbed} of {} runs, after {repeats} repetitions: {consequence}",
+            "this program was stopped, starved or throttled for up to {:.0} % of the time in {disturbed} of {} runs, after {repeated}: {consequence}",
             longest * 100.0,
             trials.len()
         )),

@@ -216,7 +216,7 @@ pub struct UpgradeVerify {
     #[arg(long, value_name = "URL")]
     pub target: String,
     /// Observe the server for this long.
-    #[arg(long, visible_alias = "for", value_name = "DURATION", default_value = "10m", value_parser = clock::parse_duration)]
+    #[arg(long = "for", visible_alias = "duration", value_name = "DURATION", default_value = "10m", value_parser = clock::parse_duration)]
     pub duration: Duration,
     /// Take the values for plans from this workload, if it is not where the rehearsal found it.
     #[arg(long, value_name = "NAME.workload")]

@@ -102,8 +102,9 @@ fn plans(result: &UpgradeVerification) -> Vec<String> {
     let all = result.differing_plans.iter();
     all.map(|one| {
         format!(
-            "{} – rehearsed: {}; now: {}",
+            "{} ({}) – rehearsed: {}; now: {}",
             one_line(&one.sql, TEXT_MAX),
+            counted(one.values, "value"),
             one_line(&one.expected, TEXT_MAX),
             one_line(&one.found, TEXT_MAX)
         )

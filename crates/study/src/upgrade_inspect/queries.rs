@@ -96,8 +96,8 @@ pub(super) fn relations(number: u32) -> String {
     format!(
         "SELECT row_to_json(x) FROM (SELECT {NAME} AS name, c.relkind AS kind, c.relpersistence AS persistence, \
          {HAS_ROWS} AS has_rows, {has_oids} AS has_oids, {is_own} AS is_own, \
-         CASE WHEN has_any_column_privilege(c.oid, 'SELECT') AND NOT row_security_active(c.oid) THEN EXISTS (\
-           SELECT FROM pg_stats s WHERE s.schemaname = n.nspname AND s.tablename = c.relname) END AS has_statistics \
+         CASE WHEN EXISTS (SELECT FROM pg_stats s WHERE s.schemaname = n.nspname AND s.tablename = c.relname) THEN true \
+           WHEN has_table_privilege(c.oid, 'SELECT') AND NOT row_security_active(c.oid) THEN false END AS has_statistics \
          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
          WHERE c.relkind IN ('r', 'p', 'm', 'f', 'v', 'S') AND {OWN_SCHEMAS} \
          AND (c.relkind NOT IN ('r', 'm') OR EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 \
@@ -146,12 +146,15 @@ pub(super) fn constraints() -> String {
     )
 }
 
+/// Extended statistics. Only the owner of a table sees them since 14.12, 15.7 and 16.3; before, a role that may read the table
+/// (CVE-2024-4317).
 pub(super) fn statistics_objects(number: u32) -> String {
     let visible = |has_values: &str| {
         format!(
-            "CASE WHEN has_any_column_privilege(c.oid, 'SELECT') AND NOT row_security_active(c.oid) THEN EXISTS (\
-             SELECT FROM pg_stats_ext v WHERE v.statistics_schemaname = sn.nspname AND v.statistics_name = s.stxname \
-             AND ({has_values})) END"
+            "CASE WHEN EXISTS (SELECT FROM pg_stats_ext v WHERE v.statistics_schemaname = sn.nspname \
+               AND v.statistics_name = s.stxname AND ({has_values})) THEN true \
+             WHEN pg_has_role(c.relowner, 'USAGE') AND has_table_privilege(c.oid, 'SELECT') AND NOT row_security_active(c.oid) \
+             THEN false END"
         )
     };
     let has_data = match number {

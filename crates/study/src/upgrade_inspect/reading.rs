@@ -13,7 +13,10 @@ use super::facts::part::{
     EXTENDED_STATISTICS, EXTENSIONS, INDEXES, OFFERED, ROLE_SETTINGS, SLOTS, SUBSCRIPTION_TABLES,
     SUBSCRIPTIONS, TABLES,
 };
-use super::facts::{DatabaseFacts, Extension, Identity, RefusedObject, ServerFacts, Setting};
+use super::facts::{
+    DatabaseFacts, Extension, Identity, RefusedObject, Relation, ServerFacts, Setting,
+    StatisticsObject,
+};
 use super::queries;
 use super::result::UncheckedPart;
 use crate::failure::Failure;
@@ -244,14 +247,18 @@ impl Session<'_> {
         let actual: Vec<Option<String>> =
             self.read("collation version", queries::actual_collation(number));
         let large_objects: Vec<u64> = self.read("large objects", queries::LARGE_OBJECTS);
+        let relations: Vec<Relation> = self.read(TABLES, &queries::relations(number));
+        let statistics: Vec<StatisticsObject> =
+            self.read(EXTENDED_STATISTICS, &queries::statistics_objects(number));
+        self.report_invisible(&relations, &statistics);
         DatabaseFacts {
             name: name.to_owned(),
             actual: actual.into_iter().next().flatten(),
-            relations: self.read(TABLES, &queries::relations(number)),
+            relations,
             indexes: self.read(INDEXES, &queries::indexes()),
             collations: self.read("collations", &queries::collations()),
             constraints: self.read("constraints", &queries::constraints()),
-            statistics: self.read(EXTENDED_STATISTICS, &queries::statistics_objects(number)),
+            statistics,
             extensions: self.read(EXTENSIONS, queries::EXTENSIONS),
             libraries: self.read("libraries of functions", &queries::libraries()),
             view_columns: self.read("views", &queries::view_columns()),
@@ -271,6 +278,38 @@ impl Session<'_> {
             self.report(part, reason);
             Vec::new()
         })
+    }
+
+    /// Reports the planner statistics that the role may not see.
+    fn report_invisible(&mut self, relations: &[Relation], statistics: &[StatisticsObject]) {
+        let tables = relations.iter();
+        let tables = tables.filter(|one| one.has_rows && one.has_statistics.is_none());
+        let tables: Vec<&str> = tables.map(|one| one.name.as_str()).collect();
+        let objects = statistics.iter();
+        let objects = objects.filter(|one| one.table_has_rows && one.has_data.is_none());
+        let objects: Vec<&str> = objects.map(|one| one.name.as_str()).collect();
+        for (kind, names, needed) in [
+            (
+                "planner statistics of tables",
+                tables,
+                "SELECT on the table",
+            ),
+            (
+                "data of extended statistics",
+                objects,
+                "the role of the table's owner",
+            ),
+        ] {
+            let Some(first) = names.first() else {
+                continue;
+            };
+            let part = match names.len() {
+                1 => format!("{kind}: {first}"),
+                number => format!("{kind}: {number}, such as {first}"),
+            };
+            let reason = format!("the role may not see them; it needs {needed}, or a superuser");
+            self.report(&part, reason);
+        }
     }
 
     fn report(&mut self, part: &str, reason: String) {
@@ -313,5 +352,54 @@ impl Session<'_> {
                     .map_err(|error| format!("the answer has an unexpected form ({error})"))
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_that_the_role_may_not_see_are_unknown_and_reported() {
+        let (_sandbox, endpoint) = test_support::server().start();
+        let target = Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
+        let interrupt = Interrupt::default();
+        let setup = "CREATE ROLE reporting LOGIN; CREATE TABLE t (a int, b int, c int); \
+             INSERT INTO t SELECT i, i, i FROM generate_series(1, 100) i; CREATE STATISTICS pair ON a, b FROM t; \
+             GRANT SELECT ON t TO reporting; CREATE TABLE part (a int, b int); INSERT INTO part VALUES (1, 1); \
+             ALTER TABLE part ALTER a SET STATISTICS 0; GRANT SELECT (a) ON part TO reporting; ANALYZE";
+        let reader = Reader::new(&target, true, &interrupt).unwrap();
+        let number = reader.server(&mut Vec::new()).unwrap().identity.number;
+        let dialer = Dialer::new(&target).unwrap();
+        let login = LoginMap::default().login(&target, "", "", "rehearse");
+        let mut connection = dialer.open_query_connection(&login).unwrap();
+        connection.query(setup).unwrap();
+        let read = |user: &str| {
+            let target = Target {
+                user: Some(user.to_owned()),
+                ..target.clone()
+            };
+            let reader = Reader::new(&target, true, &interrupt).unwrap();
+            let mut unchecked = Vec::new();
+            let facts = reader.database(("postgres", number), &[], &mut unchecked);
+            let facts = facts.unwrap().unwrap();
+            let tables = facts.relations.iter().map(|one| one.has_statistics);
+            let parts: Vec<String> = unchecked.into_iter().map(|one| one.part).collect();
+            (
+                tables.collect::<Vec<_>>(),
+                facts.statistics[0].has_data,
+                parts,
+            )
+        };
+        let nothing: [String; 0] = [];
+        let (tables, data, parts) = read("postgres");
+        assert_eq!((tables, data), (vec![Some(true); 2], Some(true)));
+        assert_eq!(parts, nothing);
+        let (tables, data, parts) = read("reporting");
+        assert_eq!((tables, data), (vec![None, Some(true)], None));
+        let tables = "planner statistics of tables: public.part";
+        let objects = "data of extended statistics: public.pair";
+        assert!(parts.iter().any(|part| part == tables), "{parts:?}");
+        assert!(parts.iter().any(|part| part == objects), "{parts:?}");
     }
 }

@@ -253,7 +253,8 @@ fn rehearse(
         journal: &journal,
         interrupt,
     };
-    let remedies = inputs.search_and_prove(proof.sides.first(), display, finish)?;
+    let mut remedies = inputs.search_and_prove(proof.sides.first(), display, finish)?;
+    let expectations = std::mem::take(&mut remedies.expectations);
     let plans = compare_plans(request, &servers, whole, interrupt);
     let mut report = assemble::assemble(
         request,
@@ -262,6 +263,7 @@ fn rehearse(
         (&journal, proof, remedies),
         plans,
     )?;
+    expectations.with_decision(&report).write(request.output)?;
     if let RehearsalServers::Private { .. } = request.servers
         && let Err(failure) = private_servers::delete(plan)
     {
@@ -320,7 +322,8 @@ fn inspect(
     }
 }
 
-fn major_of(version: &str) -> Result<u16, Failure> {
+/// Returns the major version in a version, such as 18 of `18.6` and 19 of `19rc1`.
+pub(crate) fn major_of(version: &str) -> Result<u16, Failure> {
     let digits = version.split(|c: char| !c.is_ascii_digit()).next();
     let major = digits.and_then(|digits| digits.parse().ok());
     major.ok_or_else(|| {

@@ -89,6 +89,8 @@ pub(super) struct FoundRemedies {
     pub(super) proof: Option<RemedyProof>,
     /// Extent of the comparison without remedies.
     pub(super) evidence: RehearsalEvidence,
+    /// Expectations for the real upgrade.
+    pub(super) expectations: UpgradeExpectations,
     pub(super) notes: Vec<String>,
 }
 
@@ -138,14 +140,13 @@ impl RemedyInputs<'_> {
                 )),
             }
         }
-        UpgradeExpectations::new(
+        found.expectations = UpgradeExpectations::new(
             (self.whole, &self.plan.database),
             rehearsed.as_ref(),
             &searched.plans,
             &searched.regressions,
             self.known_findings()?,
-        )?
-        .write(self.request.output)?;
+        )?;
         found.regressions = searched.regressions;
         Ok(found)
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use compare::proof::{Effect, Verdict};
 use compare::{ErrorChange, StatementComparison};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::data_comparison::DataComparison;
 use super::evidence::RehearsalEvidence;
@@ -15,7 +15,7 @@ use crate::upgrade_inspect::UpgradeInspection;
 use crate::upgrade_remedies::UpgradeRegression;
 
 /// Decision of a rehearsal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UpgradeDecision {
     /// Nothing speaks against the upgrade.
@@ -25,6 +25,7 @@ pub enum UpgradeDecision {
     /// Something got worse for which there is no remedy yet.
     NoGo,
     /// The measurements do not suffice.
+    #[default]
     Undecided,
 }
 

@@ -12,6 +12,7 @@ use workload::WorkloadReader;
 use super::captured_times::captured_times;
 use super::known_findings::KnownFindings;
 use crate::failure::Failure;
+use crate::upgrade_rehearsal::{UpgradeDecision, UpgradeReport, major_of};
 use crate::upgrade_remedies::{ExpectedPlans, MeasuredFactor, RegressionRemedy, UpgradeRegression};
 
 /// Name of the file.
@@ -26,6 +27,10 @@ pub struct UpgradeExpectations {
     pub(crate) workload_id: String,
     /// Copied database.
     pub(crate) database: String,
+    /// Version of the new side.
+    pub(crate) to_version: String,
+    /// Decision of the rehearsal.
+    pub(crate) decision: UpgradeDecision,
     /// Statements with times or plans.
     pub(crate) statements: Vec<ExpectedStatement>,
     /// Remedies of regressions, each once.
@@ -47,7 +52,7 @@ pub(crate) struct ExpectedStatement {
 }
 
 impl UpgradeExpectations {
-    /// Collects the expectations. The comparison is that of the old version and of the new one with all remedies.
+    /// Collects the expectations of an undecided rehearsal. The comparison is that of the old version and of the new one with all remedies.
     ///
     /// # Errors
     /// If the workload cannot be read.
@@ -103,7 +108,29 @@ impl UpgradeExpectations {
             statements,
             remedies,
             known,
+            ..UpgradeExpectations::default()
         })
+    }
+
+    /// Adds the decision and the version of the finished rehearsal.
+    pub(crate) fn with_decision(self, report: &UpgradeReport) -> Self {
+        UpgradeExpectations {
+            to_version: report.to_version.clone(),
+            decision: report.decision,
+            ..self
+        }
+    }
+
+    /// Refuses a server of another major version than the new side of the rehearsal.
+    pub(super) fn refuse_other_version(&self, version: &str) -> Result<(), Failure> {
+        match major_of(version)? == major_of(&self.to_version)? {
+            true => Ok(()),
+            false => Err(Failure::usage(format!(
+                "the server of --target is PostgreSQL {version}, and the rehearsal was of an upgrade to {}; give the URL of the \
+                 upgraded server, or a rehearsal of its version",
+                self.to_version
+            ))),
+        }
     }
 
     /// Writes the file into a rehearsal's directory.
@@ -137,5 +164,26 @@ impl ExpectedStatement {
     pub(super) fn fingerprint(&self) -> Option<Fingerprint> {
         let number = u64::from_str_radix(&self.fingerprint, 16).ok()?;
         Some(Fingerprint(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_of_another_major_version_is_refused_and_another_minor_one_is_not() {
+        let expected = UpgradeExpectations {
+            to_version: "18.6".to_owned(),
+            ..UpgradeExpectations::default()
+        };
+        for accepted in ["18.6", "18.7 (Debian 18.7-1)", "18rc1"] {
+            expected.refuse_other_version(accepted).unwrap();
+        }
+        for refused in ["15.18 (Debian 15.18-0+deb12u1)", "19rc1"] {
+            let failure = expected.refuse_other_version(refused).unwrap_err();
+            assert_eq!(failure.kind, crate::FailureKind::Usage);
+            assert!(failure.message.contains(refused), "{}", failure.message);
+        }
     }
 }

@@ -31,7 +31,10 @@ pub(crate) fn inspect_alone(
         method: UpgradeMethod::PgUpgrade,
         find,
     };
-    inspect_upgrade(&request, interrupt)
+    let mut inspection = inspect_upgrade(&request, interrupt)?;
+    // Both sides are the same server.
+    inspection.unchecked.retain(|one| one.on_new_server);
+    Ok(inspection)
 }
 
 /// Objects that were to be mended before the upgrade: check, database and name.

@@ -34,6 +34,7 @@ use crate::keys;
 use crate::observation::summarize_observations;
 use crate::observe_server::observe_server;
 use crate::upgrade_inspect::UpgradeSeverity;
+use crate::upgrade_rehearsal::UpgradeDecision;
 pub use expectations::UpgradeExpectations;
 pub(crate) use known_findings::{KnownFindings, inspect_alone};
 use plans::{VerifiedPlans, verify_plans};
@@ -68,6 +69,7 @@ pub fn verify_upgrade(
     let expected = UpgradeExpectations::read(request.rehearsal)?;
     let target = request.target;
     let mut inspection = inspect_alone(target, request.find, interrupt)?;
+    expected.refuse_other_version(&inspection.to_version)?;
     let known = expected.known.remove_from(&mut inspection);
     let dialer = Dialer::new(target).map_err(ExperimentError::from)?;
     let login = LoginMap::default().login(target, "", "", "rehearse upgrade");
@@ -92,6 +94,7 @@ pub fn verify_upgrade(
         verdict: VerificationVerdict::AsRehearsed,
         reasons: Vec::new(),
         rehearsal: request.rehearsal.display().to_string(),
+        rehearsal_decision: expected.decision,
         server: target.address(),
         observed_s,
         remedies,
@@ -105,6 +108,8 @@ pub fn verify_upgrade(
         notes,
     };
     (result.verdict, result.reasons) = judge(&result);
+    let caution = caution(result.rehearsal_decision);
+    result.reasons.splice(0..0, caution);
     Ok(result)
 }
 
@@ -189,18 +194,52 @@ fn judge(result: &UpgradeVerification) -> (VerificationVerdict, Vec<String>) {
     if !unseen.is_empty() {
         return (VerificationVerdict::NotObserved, unseen);
     }
-    let mut reasons = vec![format!(
-        "The remedies are in place, {} of {} plans are those of the rehearsal and the others were not compared, and {seen} of {} \
-         statements were observed with times as expected.",
-        result.plans_checked, result.plans_expected, result.statements_expected
-    )];
     let unclear = judged(TimeJudgement::Unclear);
+    (
+        VerificationVerdict::AsRehearsed,
+        agreements(result, (seen, unclear)),
+    )
+}
+
+/// Returns the sentence on a rehearsal that did not approve the upgrade.
+fn caution(decision: UpgradeDecision) -> Option<String> {
+    let decided = match decision {
+        UpgradeDecision::Go | UpgradeDecision::GoWithRemedies => return None,
+        UpgradeDecision::NoGo => "a no-go",
+        UpgradeDecision::Undecided => "undecided",
+    };
+    Some(format!(
+        "The rehearsal itself was {decided}: a server that agrees with it is not shown to be good. See its report.html."
+    ))
+}
+
+/// Returns the sentences on a server of which nothing differs, with the numbers of times as expected and of unclear ones.
+fn agreements(result: &UpgradeVerification, (seen, unclear): (usize, usize)) -> Vec<String> {
+    let mut reasons = Vec::new();
+    reasons.push(match result.remedies.len() {
+        0 => "The rehearsal has no remedies.".to_owned(),
+        1 => "The remedy of the rehearsal is in place.".to_owned(),
+        number => format!("All {number} remedies of the rehearsal are in place."),
+    });
+    let (checked, expected) = (result.plans_checked, result.plans_expected);
+    reasons.push(match expected.saturating_sub(checked) {
+        _ if expected == 0 => "The rehearsal has no plans to compare.".to_owned(),
+        0 if expected == 1 => "The plan is the one of the rehearsal.".to_owned(),
+        0 => format!("All {expected} plans are those of the rehearsal."),
+        left => {
+            format!("Plans as in the rehearsal: {checked} of {expected}. Not compared: {left}.")
+        }
+    });
+    reasons.push(format!(
+        "Statements with times as expected: {seen} of {}.",
+        result.statements_expected
+    ));
     if unclear > 0 {
         reasons.push(format!(
-            "{unclear} statements had longer times than expected, and chance is not ruled out; observe longer with --for."
+            "Statements with longer times than expected, for which chance is not ruled out: {unclear}. Observe longer with --for."
         ));
     }
-    (VerificationVerdict::AsRehearsed, reasons)
+    reasons
 }
 
 /// Returns what was not seen, so that nothing can be stated of it.
@@ -220,7 +259,7 @@ fn unseen(result: &UpgradeVerification, seen: usize) -> Vec<String> {
     match unknown.count() {
         0 => {}
         number => reasons.push(format!(
-            "Whether {number} remedies are in place cannot be seen by the role of --target; use a superuser."
+            "Remedies that the role of --target cannot see: {number}. Use a superuser."
         )),
     }
     reasons
@@ -229,6 +268,20 @@ fn unseen(result: &UpgradeVerification, seen: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rehearsal_without_a_go_is_no_approval() {
+        assert_eq!(caution(UpgradeDecision::Go), None);
+        assert_eq!(caution(UpgradeDecision::GoWithRemedies), None);
+        for (decision, words) in [
+            (UpgradeDecision::NoGo, "was a no-go"),
+            (UpgradeDecision::Undecided, "was undecided"),
+        ] {
+            let text = caution(decision).unwrap();
+            assert!(text.contains(words), "{text}");
+        }
+    }
+
     use crate::upgrade_inspect::{NewServerKind, UpgradeInspection, UpgradeMethod};
 
     #[test]
@@ -252,6 +305,7 @@ mod tests {
             verdict: VerificationVerdict::AsRehearsed,
             reasons: Vec::new(),
             rehearsal: String::new(),
+            rehearsal_decision: UpgradeDecision::Go,
             server: String::new(),
             observed_s: 1.0,
             remedies: vec![remedy(Some(true))],
@@ -273,6 +327,13 @@ mod tests {
             notes: Vec::new(),
         };
         let verdict = |one: &UpgradeVerification| judge(one).0;
+        let agreed = judge(&seen).1.join(" ");
+        assert!(agreed.contains("All 2 plans"), "{agreed}");
+        assert!(!agreed.contains("ot compared"), "{agreed}");
+        let mut partly = seen.clone();
+        partly.plans_checked = 1;
+        let agreed = judge(&partly).1.join(" ");
+        assert!(agreed.contains("1 of 2. Not compared: 1."), "{agreed}");
         assert_eq!(verdict(&seen), VerificationVerdict::AsRehearsed);
         let mut other = seen.clone();
         other.plans_checked = 0;

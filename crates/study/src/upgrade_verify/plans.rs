@@ -27,6 +27,17 @@ pub(super) struct VerifiedPlans {
 }
 
 impl VerifiedPlans {
+    /// Adds a plan, or counts its value for an equal one of the statement.
+    fn add_differing(&mut self, plan: DifferingPlan) {
+        let key =
+            |one: &DifferingPlan| [&one.fingerprint, &one.expected, &one.found].map(String::clone);
+        let mut known = self.differing.iter_mut();
+        match known.find(|one| key(one) == key(&plan)) {
+            Some(known) => known.values += plan.values,
+            None => self.differing.push(plan),
+        }
+    }
+
     /// Returns the reasons why plans were not compared, the most frequent first.
     pub(super) fn uncompared(&self) -> Vec<UncomparedPlans> {
         let all = self.uncompared.iter();
@@ -94,11 +105,12 @@ fn compare_plans(
             };
             found.checked += 1;
             if planned.lasting_shape().to_string() != plan.shape {
-                found.differing.push(DifferingPlan {
+                found.add_differing(DifferingPlan {
                     fingerprint: statement.fingerprint.clone(),
                     sql: statement.sql.clone(),
                     session: plan.execution.0,
                     sequence: plan.execution.1,
+                    values: 1,
                     expected: plan.summary.clone(),
                     found: summary(&planned),
                 });
@@ -211,6 +223,7 @@ mod tests {
                     expected(3, "nobody"),
                     expected(4, "postgres"),
                     expected(5, "app"),
+                    expected(6, "postgres"),
                 ],
             }),
             ..ExpectedStatement::default()
@@ -221,6 +234,7 @@ mod tests {
             example(3, "nobody", "SELECT count(*) FROM t"),
             // It has no policy.
             example(4, "postgres", "SELECT count(*) FROM app.t"),
+            example(6, "postgres", "SELECT count(*) FROM app.t"),
         ];
         let examples: HashMap<(u64, u64), Example> = examples
             .into_iter()
@@ -232,9 +246,10 @@ mod tests {
         connection.query(grow).unwrap();
         let interrupt = Interrupt::default();
         let found = compare_plans(&target, &statements, &examples, &interrupt).unwrap();
-        assert_eq!(found.checked, 2, "{found:?}");
-        let differing: Vec<u64> = found.differing.iter().map(|one| one.sequence).collect();
-        assert_eq!(differing, [4]);
+        assert_eq!(found.checked, 3, "{found:?}");
+        let differing = found.differing.iter();
+        let differing: Vec<(u64, u64)> = differing.map(|one| (one.sequence, one.values)).collect();
+        assert_eq!(differing, [(4, 2)]);
         let reasons: Vec<String> = (found.uncompared().into_iter())
             .map(|one| one.reason)
             .collect();

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::upgrade_inspect::UpgradeInspection;
+use crate::upgrade_rehearsal::UpgradeDecision;
 
 /// Verdict on the upgraded server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -39,6 +40,8 @@ pub struct DifferingPlan {
     pub session: u64,
     /// Sequence of that execution in its session.
     pub sequence: u64,
+    /// Number of values with these plans. The session and the sequence are those of the first one.
+    pub values: u64,
     /// Scans and joins in the rehearsal.
     pub expected: String,
     /// Scans and joins on the server.
@@ -101,6 +104,8 @@ pub struct UpgradeVerification {
     pub reasons: Vec<String>,
     /// Directory of the rehearsal.
     pub rehearsal: String,
+    /// Decision of the rehearsal.
+    pub rehearsal_decision: UpgradeDecision,
     /// Address of the server.
     pub server: String,
     /// Time of the observation, in seconds.
@@ -113,7 +118,7 @@ pub struct UpgradeVerification {
     pub plans_checked: u64,
     /// Reasons why plans were not compared, with the number of plans, the most frequent first.
     pub uncompared_plans: Vec<UncomparedPlans>,
-    /// Plans that differ.
+    /// Plans that differ, equal ones of a statement once.
     pub differing_plans: Vec<DifferingPlan>,
     /// Number of statements of the rehearsal.
     pub statements_expected: u64,
