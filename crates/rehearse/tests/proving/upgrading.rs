@@ -475,19 +475,22 @@ fn upgrade_verify_names_each_remedy_that_is_not_in_place_until_all_are_executed(
         "ALTER DATABASE \"postgres\" SET random_page_cost = '2'",
     ];
     let setting = serde_json::json!(["random_page_cost", "2"]);
-    let expectations = serde_json::json!({
+    let mut expectations = serde_json::json!({
         "workload": "missing.workload", "workload_id": "", "database": "postgres", "statements": [],
+        "to_version": "18.1", "decision": "no_go", "known": [],
         "remedies": [
             remedy("extended_statistics", &statements[..2], Value::Null),
             remedy("index", &statements[2..3], Value::Null),
             remedy("setting", &statements[3..], setting),
         ],
     });
-    std::fs::write(
-        directory.path().join("expectations.json"),
-        expectations.to_string(),
-    )
-    .unwrap();
+    let file = directory.path().join("expectations.json");
+    std::fs::write(&file, expectations.to_string()).unwrap();
+    let refused = verify();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(texts(&String::from_utf8_lossy(&refused.stderr).into()).contains("to 18.1"));
+    expectations["to_version"] = "15.1".into();
+    std::fs::write(&file, expectations.to_string()).unwrap();
     let mut client = Client::connect(&target, NoTls).unwrap();
     let mut left = statements.iter();
     // Statistics that are created have data after ANALYZE only.
@@ -505,6 +508,10 @@ fn upgrade_verify_names_each_remedy_that_is_not_in_place_until_all_are_executed(
         let found: Vec<&Value> = remedies.iter().map(|one| &one["in_place"]).collect();
         assert_eq!(found, expected, "{report:#}");
         assert_eq!(report["verdict"], verdict, "{report:#}");
+        assert!(
+            texts(&report["reasons"][0]).contains("was a no-go"),
+            "{report:#}"
+        );
         assert_eq!(done.status.code(), Some(code), "{done:?}");
     }
 }
