@@ -4,6 +4,7 @@
 mod pairing;
 mod rewriting;
 mod upgrade_clones;
+mod upgrade_remedies;
 mod upgrading;
 
 use std::collections::BTreeMap;

@@ -56,7 +56,7 @@ fn server(major: u16, sql: &str) -> (sandbox::Sandbox, String) {
 }
 
 /// Returns the address of a URL with a socket directory, as messages have it.
-fn address(url: &str) -> String {
+pub(super) fn address(url: &str) -> String {
     let server = url.split('@').nth(1).unwrap().split('/').next().unwrap();
     let (directory, port) = server.split_once(':').unwrap();
     format!("{}/.s.PGSQL.{port}", directory.replace("%2F", "/"))

@@ -125,14 +125,25 @@ pub(crate) fn status_text(one: &UpgradeRegression) -> String {
         }
         RemedyStatus::NotFound => match one.tried.len() as u64 {
             0 => "No remedy was found.".to_owned(),
-            tried => format!(
-                "No remedy was found; {} tried.",
-                match tried {
-                    1 => "1 candidate was".to_owned(),
-                    _ => format!("{} were", counted(tried, "candidate")),
-                }
-            ),
+            tried => format!("No remedy was found; {} tried.", candidates_were(tried)),
         },
+        RemedyStatus::Untried => {
+            let open = one.tried.iter().filter(|tried| !tried.is_judged).count() as u64;
+            match open {
+                0 => "No remedy was found yet.".to_owned(),
+                open => format!(
+                    "No remedy was found yet; {} not judged.",
+                    candidates_were(open)
+                ),
+            }
+        }
+    }
+}
+
+fn candidates_were(number: u64) -> String {
+    match number {
+        1 => "1 candidate was".to_owned(),
+        _ => format!("{} were", counted(number, "candidate")),
     }
 }
 

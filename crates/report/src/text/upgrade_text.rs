@@ -7,6 +7,7 @@ use study::plan_check::CheckedStatement;
 use study::upgrade_rehearsal::{
     RehearsalMethod, UpgradeCoverage, UpgradeDecision, UpgradeRemedy, UpgradeReport,
 };
+use study::upgrade_remedies::SearchCoverage;
 
 use crate::text::line::{one_line, wrapped};
 use crate::text::plans_check_text::{heading as plans_heading, plan_changes};
@@ -270,6 +271,32 @@ pub(crate) fn evidence_text(report: &UpgradeReport) -> String {
             " Compared in part: {}.",
             counted(evidence.incomplete, "statement")
         ));
+    }
+    if let Some(search) = &evidence.search {
+        text.push(' ');
+        text.push_str(&search_text(search));
+    }
+    text
+}
+
+/// Returns the extent of the search of remedies. Shares are rounded down.
+fn search_text(search: &SearchCoverage) -> String {
+    let share = |share: f64| (100.0 * share).floor();
+    let measure = match search.captured_us {
+        0 => "statements",
+        _ => "captured time",
+    };
+    let mut text = format!(
+        "Executed or planned alone on both versions: {} of {}, {:.0} % of the {measure}; with a plan for `rehearse upgrade \
+         verify`: {}, {:.0} %.",
+        count(search.examined),
+        counted(search.statements, "statement"),
+        share(search.examined_share()),
+        count(search.planned),
+        share(search.planned_share()),
+    );
+    for (reason, number) in &search.not_examined {
+        text.push_str(&format!(" Not examined: {}: {reason}.", count(*number)));
     }
     text
 }

@@ -47,7 +47,7 @@ use intervention::{Action, Intervention, MeasuredStatement, acts_on_statement};
 use screen::try_intervention;
 use shared_settings::join_shared_settings;
 use statement_account::{measured_account, tried_change};
-pub(crate) use statement_trial::{PlanningMode, TrialConnection, is_executable};
+pub(crate) use statement_trial::{PlanTables, PlanningMode, TrialConnection, is_executable};
 use suspects::examine_suspects;
 pub(crate) use trial_place::TrialPlace;
 pub(crate) use trial_session::TrialSession;

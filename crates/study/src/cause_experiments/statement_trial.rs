@@ -1,5 +1,6 @@
 //! Executes a statement with an intervention, and rolls both back.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clock::{Clock, SystemClock};
@@ -7,7 +8,9 @@ use connect::login::{Dialer, Login, LoginError, QueryConnection, Row};
 pub(crate) use diagnose::PlanningMode;
 use observe::Example;
 use plans::{MeasuredTimes, Plan, read_measured_times, read_plan};
+use serde_json::Value;
 use sql::{classify, holds_several};
+use workload::{Literals, Sqlstate, redact_message};
 
 use super::trial_session::{TrialSession, apply_role_settings};
 use crate::environment::quote_identifier;
@@ -43,6 +46,10 @@ pub(crate) struct TrialConnection<'a> {
     deadline_ns: i64,
     /// Time limit of each statement of the transaction.
     limit: Duration,
+    /// Whether transactions are read only.
+    is_read_only: bool,
+    /// Whether messages of the server show values.
+    literals: Literals,
 }
 
 impl<'a> TrialConnection<'a> {
@@ -59,7 +66,27 @@ impl<'a> TrialConnection<'a> {
             clock,
             deadline_ns,
             limit: STATEMENT_TIME,
+            is_read_only: false,
+            literals: Literals::Shown,
         }
+    }
+
+    /// Makes its transactions read only, so that the server refuses to write and to advance sequences.
+    pub(crate) fn read_only(self) -> Self {
+        TrialConnection {
+            is_read_only: true,
+            ..self
+        }
+    }
+
+    /// Sets whether messages of the server show values.
+    pub(crate) fn with_literals(self, literals: Literals) -> Self {
+        TrialConnection { literals, ..self }
+    }
+
+    /// Sets the time of the clock at which all trials end.
+    pub(crate) fn set_deadline(&mut self, deadline_ns: i64) {
+        self.deadline_ns = deadline_ns;
     }
 
     /// Whether the time of all trials is over.
@@ -97,6 +124,7 @@ impl<'a> TrialConnection<'a> {
 
     /// Returns the open connection, or opens another one.
     fn get(&mut self) -> Result<&mut QueryConnection<'a>, String> {
+        let literals = self.literals;
         let open = self.open.take().filter(|open| !open.is_closed());
         let open = match open {
             Some(open) => open,
@@ -104,9 +132,11 @@ impl<'a> TrialConnection<'a> {
                 let mut open = self
                     .dialer
                     .open_query_connection(&self.session.owner)
-                    .map_err(message)?;
+                    .map_err(message(literals))?;
                 open.limit(TRIAL_TIME);
-                let rows = open.query("SHOW server_version_num").map_err(message)?;
+                let rows = open
+                    .query("SHOW server_version_num")
+                    .map_err(message(literals))?;
                 let version = rows.into_iter().flatten().flatten().next();
                 self.version = version.and_then(|text| text.parse().ok()).unwrap_or(0);
                 if let Some(role) = &self.session.role {
@@ -120,7 +150,8 @@ impl<'a> TrialConnection<'a> {
 
     /// Returns the rows of a query.
     pub(crate) fn query(&mut self, sql: &str) -> Result<Vec<Row>, String> {
-        self.get()?.query(sql).map_err(message)
+        let literals = self.literals;
+        self.get()?.query(sql).map_err(message(literals))
     }
 
     /// Returns the first column of the first row of a query.
@@ -130,16 +161,36 @@ impl<'a> TrialConnection<'a> {
 
     /// Begins a transaction. [`Self::roll_back`] ends it.
     pub(crate) fn begin(&mut self) -> Result<(), String> {
+        let literals = self.literals;
         let connection = self.get()?;
         connection.limit(TRIAL_TIME);
-        connection.query(BEGIN).map_err(message)?;
+        connection.query(BEGIN).map_err(message(literals))?;
+        if self.is_read_only {
+            self.query("SET TRANSACTION READ ONLY")?;
+        }
+        self.limit(STATEMENT_TIME)
+    }
+
+    /// Executes the statements of an intervention in the transaction. Their only limit is the time that is left for all trials.
+    pub(crate) fn set_up(&mut self, statements: &[String]) -> Result<(), String> {
+        let left_ns = (self.deadline_ns - self.clock.now_ns()).max(0) as u64;
+        let left = Duration::from_nanos(left_ns);
+        self.get()?.limit(left.max(TRIAL_TIME));
+        self.limit(left)?;
+        for statement in statements {
+            self.query(statement)?;
+        }
+        self.get()?.limit(TRIAL_TIME);
         self.limit(STATEMENT_TIME)
     }
 
     /// Ends the transaction and all that was done in it.
     pub(crate) fn roll_back(&mut self) -> Result<(), String> {
+        let literals = self.literals;
         match &mut self.open {
-            Some(open) if !open.is_closed() => open.query("ROLLBACK").map(drop).map_err(message),
+            Some(open) if !open.is_closed() => {
+                open.query("ROLLBACK").map(drop).map_err(message(literals))
+            }
             _ => Ok(()),
         }
     }
@@ -181,6 +232,17 @@ impl<'a> TrialConnection<'a> {
         read_plan(&text).map_err(|error| error.explanation().to_owned())
     }
 
+    /// Returns the tables that a statement reads or writes with its values, in a transaction of its own.
+    pub(crate) fn plan_tables(&mut self, example: &Example) -> Result<PlanTables, String> {
+        self.begin()?;
+        let text = self.explain("VERBOSE", example, PlanningMode::Custom);
+        self.roll_back()?;
+        let plan = serde_json::from_str(&text?).map_err(|error| error.to_string())?;
+        let mut tables = PlanTables::new();
+        collect_tables(&plan, &mut tables);
+        Ok(tables)
+    }
+
     /// Returns the number of a query's rows and the sum of their hashes, which does not depend on their order.
     pub(crate) fn checksum_rows(&mut self, example: &Example) -> Result<Vec<Row>, String> {
         let sql = example.sql.trim_end().trim_end_matches(';');
@@ -192,15 +254,16 @@ impl<'a> TrialConnection<'a> {
 
     /// Returns the rows of a query with the values of an example, as the role of its statement.
     pub(crate) fn query_as(&mut self, sql: &str, example: &Example) -> Result<Vec<Row>, String> {
+        let literals = self.literals;
         self.enter_savepoint()?;
         let connection = self.get()?;
         let rows = connection.query_with(sql, &example.types, &example.values());
         if !connection.is_closed() {
             connection
                 .query("ROLLBACK TO rehearse_trial")
-                .map_err(message)?;
+                .map_err(message(literals))?;
         }
-        rows.map_err(message)
+        rows.map_err(message(literals))
     }
 
     /// Begins what is rolled back to `rehearse_trial`, as the role of the statement.
@@ -220,7 +283,7 @@ impl<'a> TrialConnection<'a> {
         mode: PlanningMode,
     ) -> Result<String, String> {
         self.enter_savepoint()?;
-        let version = self.version;
+        let (version, literals) = (self.version, self.literals);
         let connection = self.get()?;
         let rows = match mode {
             PlanningMode::Custom => {
@@ -240,10 +303,10 @@ impl<'a> TrialConnection<'a> {
         if !connection.is_closed() {
             connection
                 .query("ROLLBACK TO rehearse_trial")
-                .map_err(message)?;
+                .map_err(message(literals))?;
         }
         let lines: Vec<String> = rows
-            .map_err(message)?
+            .map_err(message(literals))?
             .into_iter()
             .flatten()
             .flatten()
@@ -252,8 +315,33 @@ impl<'a> TrialConnection<'a> {
     }
 }
 
-fn message(error: LoginError) -> String {
-    error.message
+/// Schemas and names of tables.
+pub(crate) type PlanTables = BTreeSet<(String, String)>;
+
+/// Collects the tables in the output of `EXPLAIN (VERBOSE, FORMAT JSON)`.
+fn collect_tables(value: &Value, tables: &mut PlanTables) {
+    if let Value::Object(node) = value {
+        let text = |name: &str| node.get(name).and_then(Value::as_str);
+        if let (Some(schema), Some(table)) = (text("Schema"), text("Relation Name")) {
+            tables.insert((schema.to_owned(), table.to_owned()));
+        }
+    }
+    let children = match value {
+        Value::Object(node) => node.values().collect(),
+        Value::Array(all) => all.iter().collect(),
+        _ => Vec::new(),
+    };
+    children
+        .into_iter()
+        .for_each(|child| collect_tables(child, tables));
+}
+
+/// Returns a function that describes an error. Messages of servers may have values; those on connections have none.
+fn message(literals: Literals) -> impl Fn(LoginError) -> String {
+    move |error| match error.sqlstate.starts_with(b"08") {
+        true => error.message,
+        false => redact_message(Sqlstate(error.sqlstate), &error.message, literals),
+    }
 }
 
 /// Explains a statement as the server plans it if it was prepared and executed often, or for any values.
@@ -347,5 +435,31 @@ mod tests {
             connection.value("SELECT to_regclass('t')::text").unwrap(),
             None
         );
+    }
+
+    #[test]
+    fn read_only_connection_advances_no_sequence_and_hides_values_of_messages() {
+        let (_sandbox, endpoint) = test_support::server().start();
+        let target = Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
+        let dialer = Dialer::new(&target).unwrap();
+        let clock = SystemClock::start();
+        let session = TrialSession::of_owner(&target, "postgres");
+        let connect = || TrialConnection::new(&dialer, session.clone(), (&clock, i64::MAX));
+        connect().query("CREATE SEQUENCE ids").unwrap();
+        let mut connection = connect().read_only().with_literals(Literals::Hidden);
+        for (sql, refused) in [
+            ("SELECT nextval('ids')", "read-only transaction"),
+            ("SELECT 'secret'::uuid", "invalid input syntax"),
+        ] {
+            connection.begin().unwrap();
+            let message = connection
+                .execute(&example(sql, &[]), PlanningMode::Custom)
+                .unwrap_err();
+            connection.roll_back().unwrap();
+            assert!(message.contains(refused), "{message}");
+            assert!(!message.contains("secret"), "{message}");
+        }
+        let value = connection.value("SELECT is_called::text FROM ids").unwrap();
+        assert_eq!(value.as_deref(), Some("false"));
     }
 }

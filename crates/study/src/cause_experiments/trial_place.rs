@@ -82,6 +82,15 @@ mod tests {
         CREATE FUNCTION send() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN EXECUTE 'COPY plain TO PROGRAM ''cat >/dev/null'''; RETURN NEW; END $$;
         CREATE TRIGGER send BEFORE INSERT ON sent FOR EACH ROW EXECUTE PROCEDURE send();
+        CREATE TABLE forwarded (id int PRIMARY KEY);
+        CREATE FUNCTION forward() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN INSERT INTO sent VALUES (NEW.id); RETURN NEW; END $$;
+        CREATE TRIGGER forward BEFORE INSERT ON forwarded FOR EACH ROW EXECUTE PROCEDURE forward();
+        CREATE TABLE ruled (id int);
+        CREATE RULE also AS ON INSERT TO ruled DO ALSO INSERT INTO forwarded VALUES (NEW.id);
+        CREATE TABLE parts (id int) PARTITION BY RANGE (id);
+        CREATE TABLE part PARTITION OF parts FOR VALUES FROM (0) TO (9);
+        CREATE TRIGGER send AFTER INSERT ON part FOR EACH ROW EXECUTE PROCEDURE send();
         CREATE VIEW saved AS SELECT save_indirectly() IS NULL AS done;";
 
     fn example(sql: &str) -> Example {
@@ -121,6 +130,9 @@ mod tests {
             "SELECT * FROM saved",
             "SELECT assemble('SELECT 1')",
             "INSERT INTO sent VALUES (1)",
+            "INSERT INTO forwarded VALUES (1)",
+            "INSERT INTO ruled VALUES (1)",
+            "INSERT INTO parts VALUES (1)",
         ] {
             let reason = place.enter(&mut connection, &example(refused));
             let reason = reason.expect_err(refused);

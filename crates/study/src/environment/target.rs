@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use connect::login::{Dialer, Login, QueryConnection, Value};
+use connect::login::{Dialer, Login, LoginError, QueryConnection, Value};
 use replay::{LoginMap, Target};
 
 use super::{
@@ -95,22 +95,13 @@ impl TargetEnvironment {
 
     /// Drops the target's database, if this program created it, and recreates it from the template.
     fn recreate_database(&self, template: Option<&str>) -> Result<(), ExperimentError> {
-        let name = self.target.database.clone().unwrap_or_default();
-        let quoted = quote_identifier(&name);
-        let mut admin = self.target.clone();
-        admin.database = Some("postgres".to_owned());
-        let login = LoginMap::default().login(&admin, "", "", "rehearse");
+        let (admin, login) = self.administrator();
         let dialer = Dialer::new(&admin)?;
-        let failed = |what: &'static str| {
-            let address = admin.address();
-            move |error| ExperimentError::Failed(format!("{what} at {address}: {error}"))
-        };
-        let mut questions = dialer
-            .open_query_connection(&login)
-            .map_err(failed("cannot connect to the database postgres"))?;
-        questions.limit(STATEMENTS_TIME_MAX);
-        let comment = database_comment(&mut questions, &name)
-            .map_err(failed("cannot look at pg_database"))?;
+        let mut questions = open_administration(&dialer, &login, &admin)?;
+        let name = self.name();
+        let failed = |what: &'static str| failure_at(&admin, what);
+        let comment =
+            database_comment(&mut questions, name).map_err(failed("cannot look at pg_database"))?;
         if let Some(comment) = comment
             .as_ref()
             .filter(|one| one.starts_with(OURS) && **one != self.comment)
@@ -130,16 +121,11 @@ impl TargetEnvironment {
             )));
         }
         if comment.is_some() {
-            let _ = questions.query(&format!(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = {}",
-                quote_literal(&name)
-            ));
-            questions
-                .query(&format!("DROP DATABASE {quoted}"))
+            drop_database(&mut questions, name)
                 .map_err(failed("the database cannot be dropped"))?;
         }
         if let Some(template) = template {
-            let template = quote_identifier(template);
+            let (quoted, template) = (quote_identifier(name), quote_identifier(template));
             questions
                 .query(&format!("CREATE DATABASE {quoted} TEMPLATE {template}"))
                 .map_err(failed("the database cannot be made of its template"))?;
@@ -151,6 +137,37 @@ impl TargetEnvironment {
                 .map_err(failed("the database cannot be marked as ours"))?;
         }
         Ok(())
+    }
+
+    /// Drops the database that a killed process left, if it has this comment. Others stay.
+    ///
+    /// # Errors
+    /// If the server cannot be asked, or does not drop it.
+    pub fn drop_leftover(&self) -> Result<(), ExperimentError> {
+        let (admin, login) = self.administrator();
+        let dialer = Dialer::new(&admin)?;
+        let mut questions = open_administration(&dialer, &login, &admin)?;
+        let failed = |what: &'static str| failure_at(&admin, what);
+        let comment = database_comment(&mut questions, self.name())
+            .map_err(failed("cannot look at pg_database"))?;
+        match comment == Some(self.comment.clone()) {
+            true => drop_database(&mut questions, self.name())
+                .map_err(failed("the database cannot be dropped")),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the name of the target's database.
+    fn name(&self) -> &str {
+        self.target.database.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the database in which others are created and dropped, with its login.
+    fn administrator(&self) -> (Target, Login) {
+        let mut admin = self.target.clone();
+        admin.database = Some("postgres".to_owned());
+        let login = LoginMap::default().login(&admin, "", "", "rehearse");
+        (admin, login)
     }
 
     /// Refuses what cannot be set up without asking the server.
@@ -209,11 +226,40 @@ impl TargetEnvironment {
     }
 }
 
+/// Returns a function that describes the failure of a step at a server.
+fn failure_at(server: &Target, what: &'static str) -> impl Fn(LoginError) -> ExperimentError {
+    let address = server.address();
+    move |error| ExperimentError::Failed(format!("{what} at {address}: {error}"))
+}
+
+fn open_administration<'d>(
+    dialer: &'d Dialer,
+    login: &Login,
+    server: &Target,
+) -> Result<QueryConnection<'d>, ExperimentError> {
+    let mut questions = dialer.open_query_connection(login).map_err(failure_at(
+        server,
+        "cannot connect to the database postgres",
+    ))?;
+    questions.limit(STATEMENTS_TIME_MAX);
+    Ok(questions)
+}
+
+/// Ends the sessions of a database, and drops it.
+fn drop_database(questions: &mut QueryConnection<'_>, name: &str) -> Result<(), LoginError> {
+    let _ = questions.query(&format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = {}",
+        quote_literal(name)
+    ));
+    let sql = format!("DROP DATABASE {}", quote_identifier(name));
+    questions.query(&sql).map(drop)
+}
+
 /// Returns the comment of a database, or `None` if there is no such database.
 fn database_comment(
     questions: &mut QueryConnection<'_>,
     name: &str,
-) -> Result<Option<String>, connect::login::LoginError> {
+) -> Result<Option<String>, LoginError> {
     let rows = questions.query(&format!(
         "SELECT coalesce(pg_catalog.shobj_description(oid, 'pg_database'), '') FROM pg_catalog.pg_database WHERE datname = {}",
         quote_literal(name)

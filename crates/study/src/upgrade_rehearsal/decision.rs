@@ -318,7 +318,10 @@ fn against(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<Objection> {
 fn without_remedy(report: &UpgradeReport) -> impl Iterator<Item = Objection> {
     let count = |wanted: &dyn Fn(&UpgradeRegression) -> bool| {
         let all = report.regressions.iter();
-        all.filter(|one| one.remedy.is_none() && one.sample_dependence.is_none() && wanted(one))
+        // Whether there is a remedy is open if a candidate was not tried.
+        let is_open = |one: &UpgradeRegression| one.status == RemedyStatus::Untried;
+        all.filter(|one| one.remedy.is_none() && one.sample_dependence.is_none())
+            .filter(|one| !is_open(one) && wanted(one))
             .count()
     };
     let (one, many) = (

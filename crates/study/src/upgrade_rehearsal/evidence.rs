@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::proof::{ProofJournal, ProofSideReport};
+use crate::upgrade_remedies::SearchCoverage;
 
 /// Bytes of temporary files that count as none.
 const TEMPORARY_BYTES_FEW: u64 = 1 << 20;
@@ -47,6 +48,8 @@ pub struct RehearsalEvidence {
     pub builds: Vec<Detail>,
     /// Mean bytes of temporary files of a run, new / old; `null` if they were not measured.
     pub temporary_files: Option<f64>,
+    /// Extent of the search of remedies, which executes statements alone; `null` for replays with remedies.
+    pub search: Option<SearchCoverage>,
 }
 
 impl RehearsalEvidence {

@@ -25,8 +25,10 @@ mod isolation;
 mod own_servers;
 mod private_servers;
 mod rehearsal_plan;
+mod remedied_side;
 mod remedy_proof;
 mod result;
+mod search_servers;
 mod server_facts;
 mod server_limits;
 mod server_state;
@@ -201,6 +203,9 @@ fn rehearse(
     finish: FinishProof<'_>,
 ) -> Result<UpgradeReport, Failure> {
     if let RehearsalServers::Own(own) = &request.servers {
+        if request.resume {
+            search_servers::drop_leftovers(request, own)?;
+        }
         own_servers::restore(request, own)?;
         if !own.may_reach_others {
             let [from, target] = &own_servers::catalogues(request, own);

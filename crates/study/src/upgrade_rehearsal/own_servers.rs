@@ -50,7 +50,7 @@ pub struct ClonedFrom {
 }
 
 impl OwnServers {
-    fn restoring(&self) -> Restoring {
+    pub(super) fn restoring(&self) -> Restoring {
         match (&self.place.restore, &self.place.template) {
             (Some(_), _) => Restoring::Command,
             (_, Some(_)) => Restoring::Template,
@@ -269,13 +269,7 @@ fn refuse_identities(
 /// # Errors
 /// If the command fails, a server must not be used, or its state is another one.
 pub(super) fn restore(request: &UpgradeRequest<'_>, own: &OwnServers) -> Result<(), Failure> {
-    let servers = SIDES.into_iter().zip([request.from, &own.target]);
-    if let Some(command) = &own.place.restore {
-        for (side, server) in servers {
-            notes::note(&format!("Restoring the data of the {side} server."));
-            run_shell_command(&of_side(command, side), server, "--restore")?;
-        }
-    }
+    restore_data(request, own)?;
     let [from, target] = catalogues(request, own);
     let (old, new) = (ServerIdentity::read(&from)?, ServerIdentity::read(&target)?);
     refuse_identities(request, own, [&old, &new])?;
@@ -289,6 +283,21 @@ pub(super) fn restore(request: &UpgradeRequest<'_>, own: &OwnServers) -> Result<
         (SIDES[1], ServerState::read(&target, restoring)?),
     ];
     record_or_compare(request.output, &states)
+}
+
+/// Restores both servers by the user's command, if there is one.
+///
+/// # Errors
+/// If the command fails.
+pub(super) fn restore_data(request: &UpgradeRequest<'_>, own: &OwnServers) -> Result<(), Failure> {
+    let Some(command) = &own.place.restore else {
+        return Ok(());
+    };
+    for (side, server) in SIDES.into_iter().zip([request.from, &own.target]) {
+        notes::note(&format!("Restoring the data of the {side} server."));
+        run_shell_command(&of_side(command, side), server, "--restore")?;
+    }
+    Ok(())
 }
 
 pub(super) fn catalogues(request: &UpgradeRequest<'_>, own: &OwnServers) -> [Target; 2] {

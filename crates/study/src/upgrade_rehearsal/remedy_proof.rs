@@ -7,35 +7,32 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use ::sandbox::{Dirs, ServerRequirements};
 use clock::{Clock, SystemClock};
 use compare::Comparison;
-use connect::Target;
 use serde::{Deserialize, Serialize};
 use sql::Fingerprint;
 use workload::{Literals, WorkloadReader};
 
 use super::assemble::work;
-use super::data_copy::CopySide;
 use super::evidence::RehearsalEvidence;
 use super::rehearsal_plan::RehearsalPlan;
+use super::remedied_side::{ONE_ROLE_NOTE, RemediedServers};
 use super::result::RemedyProof;
+use super::search_servers::{PROOF, SearchServers};
 use super::time_needed::REPLAYS_SHARE;
 use super::{
     FinishProof, MARGIN, PreparedServers, RehearsalServers, UpgradeRequest, own_servers,
-    proof_request,
+    proof_request, search_servers,
 };
-use crate::environment::{create_server, run_shell_command, server_target};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::notes;
 use crate::proof::{
-    Change, ProofDisplay, ProofJournal, ProofSide, ProofSideReport, compare_side, perform_proof,
+    ProofDisplay, ProofJournal, ProofSide, ProofSideReport, compare_side, perform_proof,
 };
-use crate::sweep::Setting;
 use crate::upgrade_remedies::{
-    ExpectedPlans, MeasuredFactor, RegressionSign, RemedyKind, RemedySearch, RemedySearchResult,
-    RemedyStatus, UpgradeRegression, has_more_blocks, remedy_script, search_remedies,
+    MeasuredFactor, RegressionSign, RemedyKind, RemedySearch, RemedySearchResult, RemedyStatus,
+    UpgradeRegression, has_more_blocks, remedy_script, search_remedies,
 };
 use crate::upgrade_verify::{KnownFindings, UpgradeExpectations, inspect_alone};
 
@@ -47,8 +44,6 @@ const SEARCH_MAX: Duration = Duration::from_secs(600);
 const SEARCH_MIN: Duration = Duration::from_secs(20);
 /// Result of the search, in the rehearsal's directory.
 const SEARCH_FILE: &str = "remedies.json";
-/// Directory of the proof, in the rehearsal's directory.
-const PROOF: &str = "remedies.proof";
 
 /// Returns the time for the replays of both versions, of the time for all.
 pub(super) fn replays_time(within: Duration) -> Duration {
@@ -73,13 +68,14 @@ pub(super) fn with_time_for_all(message: &str) -> String {
     }
 }
 
-/// Result of a search, and the time that was spent until its end.
+/// Result of a search, and the time that it took.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct SearchFile {
-    regressions: Vec<UpgradeRegression>,
-    plans: Vec<ExpectedPlans>,
-    notes: Vec<String>,
-    spent_s: f64,
+    found: RemedySearchResult,
+    /// Time limit of the search, in seconds.
+    limit_s: f64,
+    /// Time of the search, in seconds.
+    search_s: f64,
 }
 
 /// Remedies of a rehearsal.
@@ -118,16 +114,17 @@ impl RemedyInputs<'_> {
     ) -> Result<FoundRemedies, Failure> {
         let mut searched = self.search(side)?;
         let mut found = FoundRemedies {
-            notes: std::mem::take(&mut searched.notes),
+            notes: std::mem::take(&mut searched.found.notes),
             ..FoundRemedies::default()
         };
         let mut rehearsed = compare_side(self.journal, 1, Literals::Hidden)?;
         found.evidence = RehearsalEvidence::new(self.journal, side, rehearsed.as_ref());
+        found.evidence.search = Some(searched.found.coverage());
         let factors = rehearsed.as_ref().map(factors).unwrap_or_default();
-        for one in &mut searched.regressions {
+        for one in &mut searched.found.regressions {
             one.before = factors.get(&one.fingerprint).copied();
         }
-        if !remedy_script(&searched.regressions).is_empty() {
+        if !remedy_script(&searched.found.regressions).is_empty() {
             match self.prove(&mut searched, display, finish) {
                 Ok((proof, comparison)) => {
                     found.proof = Some(proof);
@@ -140,14 +137,17 @@ impl RemedyInputs<'_> {
                 )),
             }
         }
+        // Each run of a proof restores the data, and its end does.
+        if found.proof.is_none() {
+            search_servers::restore(self.request)?;
+        }
         found.expectations = UpgradeExpectations::new(
             (self.whole, &self.plan.database),
             rehearsed.as_ref(),
-            &searched.plans,
-            &searched.regressions,
+            &searched.found,
             self.known_findings()?,
         )?;
-        found.regressions = searched.regressions;
+        found.regressions = searched.found.regressions;
         Ok(found)
     }
 
@@ -164,33 +164,71 @@ impl RemedyInputs<'_> {
         Ok(KnownFindings::new(&inspection))
     }
 
-    /// Searches the remedies, or reads the result of the search before.
+    /// Searches the remedies, or reads the result of the search before. One that ended for lack of time continues if there is
+    /// more now.
     fn search(&self, side: Option<&ProofSideReport>) -> Result<SearchFile, Failure> {
         let file = self.request.output.join(SEARCH_FILE);
-        if let Ok(text) = std::fs::read_to_string(&file) {
-            return serde_json::from_str(&text).map_err(|error| {
-                Failure::could_not(format!("{} is damaged: {error}", file.display()))
-            });
-        }
+        let limit = self.request.within.mul_f64(SEARCH_SHARE);
+        let limit = limit.clamp(SEARCH_MIN, SEARCH_MAX);
+        let known = self.read_search(&file)?;
+        let is_done =
+            |known: &SearchFile| !known.found.lacks_time() || limit.as_secs_f64() <= known.limit_s;
+        let known = match known {
+            Some(known) if is_done(&known) => return Ok(known),
+            Some(known) => known,
+            None => SearchFile::default(),
+        };
+        let remedies = remedy_script(&known.found.regressions);
+        let left = limit.saturating_sub(Duration::from_secs_f64(known.search_s));
         let clock = SystemClock::start();
         let begun_ns = clock.now_ns();
-        let found = self.search_on_servers(side)?;
+        let found = self.search_on_servers(side, left.max(SEARCH_MIN), known.found)?;
         super::refuse_stopped(self.interrupt)?;
-        let search_s = (clock.now_ns() - begun_ns) as f64 / 1e9;
+        if remedy_script(&found.regressions) != remedies {
+            self.discard_proof()?;
+        }
         let searched = SearchFile {
-            regressions: found.regressions,
-            plans: found.plans,
-            notes: found.notes,
-            spent_s: self.journal.spent_s() + search_s,
+            found,
+            limit_s: limit.as_secs_f64(),
+            search_s: known.search_s + (clock.now_ns() - begun_ns) as f64 / 1e9,
         };
         let text = serde_json::to_string_pretty(&searched).expect("plain data");
         write(&file, &text)?;
         Ok(searched)
     }
 
+    fn read_search(&self, file: &Path) -> Result<Option<SearchFile>, Failure> {
+        let Ok(text) = std::fs::read_to_string(file) else {
+            return Ok(None);
+        };
+        let read = serde_json::from_str(&text).map_err(|error| {
+            Failure::could_not(format!(
+                "{} is damaged: {error}; delete it to search again",
+                file.display()
+            ))
+        });
+        read.map(Some)
+    }
+
+    /// Deletes the proof of other remedies. Its servers were restored before.
+    fn discard_proof(&self) -> Result<(), Failure> {
+        let proof = self.request.output.join(PROOF);
+        if !proof.exists() {
+            return Ok(());
+        }
+        notes::note(
+            "More remedies were found. The proof of those before is deleted, and all are proved together.",
+        );
+        std::fs::remove_dir_all(&proof).map_err(|error| {
+            Failure::could_not(format!("cannot delete {}: {error}", proof.display()))
+        })
+    }
+
     fn search_on_servers(
         &self,
         side: Option<&ProofSideReport>,
+        limit: Duration,
+        known: RemedySearchResult,
     ) -> Result<RemedySearchResult, Failure> {
         let mut slower: HashMap<Fingerprint, RegressionSign> = HashMap::new();
         for one in side.iter().flat_map(|side| &side.slower) {
@@ -202,73 +240,24 @@ impl RemedyInputs<'_> {
         notes::note(
             "Executing statements alone on both versions, in transactions that are rolled back.",
         );
-        let named = self.request.from.database.as_deref();
-        let limit = self.request.within.mul_f64(SEARCH_SHARE);
-        let search = |old: &Target, new: &Target, named: &str| {
-            let search = RemedySearch {
-                old,
-                new,
-                captured: &self.plan.database,
-                named,
-                slower: &slower,
-                limit: limit.clamp(SEARCH_MIN, SEARCH_MAX),
-                interrupt: self.interrupt,
-            };
-            search_remedies(&search, self.whole)
+        let servers = SearchServers::create(self.request, self.plan, self.servers)?;
+        let search = RemedySearch {
+            old: &servers.old,
+            new: &servers.new,
+            logins: &self.servers.logins,
+            access: servers.access,
+            captured: &self.plan.database,
+            slower: &slower,
+            limit,
+            literals: self.request.literals,
+            interrupt: self.interrupt,
         };
-        let to = match &self.request.servers {
-            RehearsalServers::Own(own) => {
-                let [old, new] = &own_servers::catalogues(self.request, own);
-                return search(old, new, named.unwrap_or(&self.plan.database));
-            }
-            RehearsalServers::Private { to, .. } => *to,
-        };
-        let dirs = Dirs::from_environment()?;
-        let database = self.plan.database.as_str();
-        let mut old = ::sandbox::open(&self.plan.sandbox, &dirs)?;
-        let old_target = server_target(&old.start()?, database)?;
-        let installation = (self.request.find)(&ServerRequirements::major(to), &dirs)?;
-        // It is deleted at the end of the search.
-        let (_new, new_target) = create_server(&installation, Vec::new(), database, &dirs)?;
-        if let Some(copy) = &self.servers.copy {
-            let load = copy.load_command(CopySide::New, database)?;
-            run_shell_command(&load, &new_target, "the restore")?;
+        let found = search_remedies(&search, self.whole, known);
+        servers.release()?;
+        if self.interrupt.is_requested() {
+            search_servers::restore(self.request)?;
         }
-        search(&old_target, &new_target, database)
-    }
-
-    /// Returns the new side with all remedies. On a server of the user, settings hold for the sessions of the replays only.
-    fn remedied_side(&self, regressions: &[UpgradeRegression]) -> ProofSide {
-        let mut settings: Vec<Setting> = Vec::new();
-        let mut statements = remedy_script(regressions);
-        if let RehearsalServers::Own(_) = self.request.servers {
-            for remedy in regressions.iter().filter_map(|one| one.remedy.as_ref()) {
-                let Some((name, value)) = &remedy.setting else {
-                    continue;
-                };
-                statements.retain(|statement| !remedy.statements.contains(statement));
-                if settings.iter().all(|known| known.name != *name) {
-                    settings.push(Setting {
-                        name: name.clone(),
-                        value: value.clone(),
-                    });
-                }
-            }
-        }
-        let mut changes = vec![self.servers.change.clone()];
-        if !settings.is_empty() {
-            changes.push(Change::Settings(settings));
-        }
-        if !statements.is_empty() {
-            changes.push(Change::Sql {
-                path: "remedies".to_owned(),
-                text: statements.join(";\n"),
-            });
-        }
-        ProofSide {
-            name: format!("{} with remedies", self.servers.change.name()),
-            changes,
-        }
+        found
     }
 
     fn prove(
@@ -277,7 +266,7 @@ impl RemedyInputs<'_> {
         display: &mut dyn ProofDisplay,
         finish: FinishProof<'_>,
     ) -> Result<(RemedyProof, Option<Comparison>), Failure> {
-        let statements = remedy_script(&searched.regressions);
+        let statements = remedy_script(&searched.found.regressions);
         notes::note(&format!(
             "Replaying on both versions, the new one with {} of remedies.",
             match statements.len() {
@@ -288,11 +277,17 @@ impl RemedyInputs<'_> {
         let mut proof = proof_request(self.request, self.servers);
         proof.output = self.request.output.join(PROOF);
         proof.resume = proof.output.exists();
-        let spent = Duration::from_secs_f64(searched.spent_s);
+        let spent_s = self.journal.spent_s() + searched.search_s;
+        let spent = Duration::from_secs_f64(spent_s);
         proof.goal.time_budget = self.request.within.saturating_sub(spent);
+        let remedied = RemediedServers {
+            request: self.request,
+            servers: self.servers,
+            whole: self.whole,
+        };
         let sides = vec![
             ProofSide::default(),
-            self.remedied_side(&searched.regressions),
+            remedied.side(&searched.found.regressions)?,
         ];
         let begun = &|_: &Path| Ok(());
         let (journal, ended) =
@@ -304,9 +299,15 @@ impl RemedyInputs<'_> {
         let comparison = compare_side(&journal, 1, Literals::Hidden)?;
         let after = comparison.as_ref().map(factors).unwrap_or_default();
         let evidence = RehearsalEvidence::new(&journal, Some(&side), comparison.as_ref());
-        for one in &mut searched.regressions {
+        for one in &mut searched.found.regressions {
             one.after = after.get(&one.fingerprint).copied();
-            one.status = status(one, &side, evidence.other_rows);
+            one.status = match &one.remedy {
+                Some(remedy) if !remedied.is_replayed(remedy)? => {
+                    one.note = Some(ONE_ROLE_NOTE.to_owned());
+                    RemedyStatus::Screened
+                }
+                _ => status(one, &side, evidence.other_rows),
+            };
         }
         let proof = RemedyProof {
             statements,
@@ -331,7 +332,7 @@ fn status(regression: &UpgradeRegression, side: &ProofSideReport, other_rows: u6
     let is_slower = slower.any(|one| one.fingerprint.to_string() == regression.fingerprint);
     match side.blocks {
         0 if regression.remedy.is_some() => RemedyStatus::Screened,
-        0 => RemedyStatus::NotFound,
+        0 => regression.status,
         _ => replayed_status(regression, is_slower, other_rows > 0),
     }
 }
@@ -352,7 +353,7 @@ fn replayed_status(
     let Some(remedy) = &regression.remedy else {
         return match was_slower && is_within {
             true => RemedyStatus::Resolved,
-            false => RemedyStatus::NotFound,
+            false => regression.status,
         };
     };
     if is_slower || (regression.sign == RegressionSign::OtherRows && has_other_rows) {
@@ -440,6 +441,7 @@ mod tests {
                 cause: String::new(),
                 statements: Vec::new(),
                 setting: None,
+                role: None,
                 risk: String::new(),
             }),
             status: RemedyStatus::Screened,
@@ -462,6 +464,9 @@ mod tests {
         one.remedy = None;
         assert_eq!(status(&one), RemedyStatus::Resolved);
         one.after = within(1.4);
-        assert_eq!(status(&one), RemedyStatus::NotFound);
+        for found in [RemedyStatus::NotFound, RemedyStatus::Untried] {
+            one.status = found;
+            assert_eq!(status(&one), found);
+        }
     }
 }

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use plans::Plan;
 
 use super::plan_advice::advice_of;
-use super::planning_state::{IndexState, PlanningState, SettingState, StatisticsState, TableState};
+use super::planning_state::{IndexState, PlanningState, StatisticsState, Storage, TableState};
 use super::result::{RegressionRemedy, RemedyKind};
-use crate::environment::{quote_identifier, quote_literal};
+use super::setting_candidates::{compilation, new_methods, settings};
+use crate::cause_experiments::PlanTables;
+use crate::environment::quote_literal;
 
 /// Factor between the estimated rows of both servers from which statistics are outdated.
 const OTHER_ROWS: f64 = 1.5;
@@ -30,6 +32,8 @@ pub(super) struct SlowStatement<'a> {
     pub(super) old: &'a Plan,
     /// Plan on the new server.
     pub(super) new: &'a Plan,
+    /// Schemas and names of the tables in both plans.
+    pub(super) tables: &'a PlanTables,
     /// Whether only the new server compiled it.
     pub(super) newly_compiled: bool,
     /// Statements of remedies that were chosen for others.
@@ -41,14 +45,14 @@ pub(super) fn candidates(
     (old, new): (&PlanningState, &PlanningState),
     statement: &SlowStatement<'_>,
 ) -> Vec<Candidate> {
-    let relations = relations(statement);
+    let tables = &paired_tables(old, new, statement.tables);
     let mut all = compilation(old, new, statement);
-    all.extend(table_statistics(old, new, &relations));
-    all.extend(extended_statistics(old, new, &relations));
-    all.extend(indexes(old, new, &relations));
+    all.extend(table_statistics(tables));
+    all.extend(extended_statistics(old, new, tables));
+    all.extend(indexes(old, new, tables));
     all.extend(settings(old, new));
     all.extend(new_methods(old, new));
-    all.extend(unknown_age(old, new, &relations));
+    all.extend(unknown_age(tables));
     all.extend(plan_advice(new, statement));
     let mut known: Vec<Vec<String>> = Vec::new();
     all.retain(|one| {
@@ -60,24 +64,13 @@ pub(super) fn candidates(
     all
 }
 
-/// Returns the names of the tables and indexes in both plans.
-fn relations(statement: &SlowStatement<'_>) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for plan in [statement.old, statement.new] {
-        plan.root.each(&mut |node, _| {
-            names.extend(node.relation.clone());
-            names.extend(node.index.clone());
-        });
-    }
-    names
-}
-
-fn remedy(kind: RemedyKind, cause: String, statements: Vec<String>) -> RegressionRemedy {
+pub(super) fn remedy(kind: RemedyKind, cause: String, statements: Vec<String>) -> RegressionRemedy {
     RegressionRemedy {
         kind,
         cause,
         statements,
         setting: None,
+        role: None,
         risk: String::new(),
     }
 }
@@ -89,47 +82,6 @@ fn on_plan(remedy: RegressionRemedy) -> Candidate {
         remedy,
         acts_on_execution: false,
     }
-}
-
-fn setting(
-    database: &str,
-    kind: RemedyKind,
-    (name, value): (&str, &str),
-    cause: String,
-) -> Candidate {
-    let quoted = quote_literal(value);
-    let database = quote_identifier(database);
-    let statement = format!("ALTER DATABASE {database} SET {name} = {quoted}");
-    Candidate {
-        remedy: RegressionRemedy {
-            setting: Some((name.to_owned(), value.to_owned())),
-            ..remedy(kind, cause, vec![statement])
-        },
-        trial: vec![format!("SET LOCAL {name} = {quoted}")],
-        acts_on_execution: true,
-    }
-}
-
-/// Returns the settings of just-in-time compilation, if only the new server compiles.
-fn compilation(
-    old: &PlanningState,
-    new: &PlanningState,
-    statement: &SlowStatement<'_>,
-) -> Vec<Candidate> {
-    if !statement.newly_compiled {
-        return Vec::new();
-    }
-    let mut all: Vec<Candidate> = differing(old, new)
-        .filter(|(before, _)| before.name.starts_with("jit"))
-        .map(|(before, after)| old_value(new, before, after))
-        .collect();
-    all.push(setting(
-        &new.database,
-        RemedyKind::Setting,
-        ("jit", "off"),
-        "Only the new server compiles the statement just in time.".to_owned(),
-    ));
-    all
 }
 
 fn analyze(table: &TableState, cause: String) -> Candidate {
@@ -152,69 +104,84 @@ fn joined(candidates: Vec<Candidate>) -> Option<Candidate> {
     Some(first)
 }
 
-/// Pairs the tables of a statement on both servers.
-fn tables<'a>(
+/// State of a table on the old and on the new server.
+type PairedTable<'a> = (&'a TableState, &'a TableState);
+
+/// Pairs the tables of a statement on both servers, with the partitioned tables that they are partitions of.
+fn paired_tables<'a>(
     old: &'a PlanningState,
     new: &'a PlanningState,
-    relations: &'a BTreeSet<String>,
-) -> impl Iterator<Item = (&'a TableState, &'a TableState)> {
-    let all = relations.iter().flat_map(|name| new.tables_named(name));
-    all.filter_map(|table| Some((old.table(&table.name)?, table)))
+    tables: &PlanTables,
+) -> Vec<PairedTable<'a>> {
+    let is_read = |one: &&TableState| tables.contains(&(one.schema.clone(), one.plain.clone()));
+    let mut names: BTreeSet<&str> = BTreeSet::new();
+    for one in new.tables.iter().filter(is_read) {
+        names.insert(&one.name);
+        names.extend(one.parents.iter().map(String::as_str));
+    }
+    let known = new.tables.iter().filter(|one| names.contains(&*one.name));
+    let paired = known.filter_map(|after| Some((old.table(&after.name)?, after)));
+    paired.collect()
+}
+
+/// Returns ANALYZE of tables, with their causes. ANALYZE of a partitioned table includes its partitions.
+fn analyze_all(found: Vec<(&TableState, String)>) -> Option<Candidate> {
+    let names: Vec<&String> = found.iter().map(|(table, _)| &table.name).collect();
+    let is_included = |table: &TableState| table.parents.iter().any(|one| names.contains(&one));
+    let all = found.iter().filter(|(table, _)| !is_included(table));
+    joined(
+        all.map(|(table, cause)| analyze(table, cause.clone()))
+            .collect(),
+    )
 }
 
 /// Returns ANALYZE of the tables whose statistics are missing or of another size.
-fn table_statistics(
-    old: &PlanningState,
-    new: &PlanningState,
-    relations: &BTreeSet<String>,
-) -> Option<Candidate> {
-    let found = tables(old, new, relations).filter_map(|(before, after)| {
+fn table_statistics(tables: &[PairedTable<'_>]) -> Option<Candidate> {
+    let found = tables.iter().filter_map(|(before, after)| {
         if after.has_data && before.has_statistics && !after.has_statistics {
             let cause = format!(
                 "The table {} has no statistics on the new server.",
                 after.name
             );
-            return Some(analyze(after, cause));
+            return Some((*after, cause));
         }
         let (low, high) = (before.rows.min(after.rows), before.rows.max(after.rows));
-        (after.has_data && low >= 0.0 && high > OTHER_ROWS * low.max(1.0)).then(|| {
+        // Versions before 14 do not count the rows of partitioned tables.
+        let is_outdated = after.storage == Storage::Plain && low >= 0.0 && high > OTHER_ROWS * low.max(1.0);
+        (after.has_data && is_outdated).then(|| {
             let cause = format!(
                 "The statistics of the table {} are outdated on the new server: {} rows, and {} on the old one.",
                 after.name, after.rows, before.rows
             );
-            analyze(after, cause)
+            (*after, cause)
         })
     });
-    joined(found.collect())
+    analyze_all(found.collect())
 }
 
 /// Returns ANALYZE of the tables that the new server has not analysed since the upgrade.
-fn unknown_age(
-    old: &PlanningState,
-    new: &PlanningState,
-    relations: &BTreeSet<String>,
-) -> Option<Candidate> {
-    let found = tables(old, new, relations)
-        .filter(|(_, after)| after.has_data && !after.is_analyzed)
-        .map(|(_, after)| {
+fn unknown_age(tables: &[PairedTable<'_>]) -> Option<Candidate> {
+    let found = tables.iter().map(|(_, after)| *after);
+    let found = found
+        .filter(|after| after.has_data && !after.is_analyzed)
+        .map(|after| {
             let cause = format!(
                 "The new server has not analysed the table {} itself.",
                 after.name
             );
-            analyze(after, cause)
+            (after, cause)
         });
-    joined(found.collect())
+    analyze_all(found.collect())
 }
 
 /// Returns the extended statistics that are missing or empty.
 fn extended_statistics(
     old: &PlanningState,
     new: &PlanningState,
-    relations: &BTreeSet<String>,
+    tables: &[PairedTable<'_>],
 ) -> Vec<Candidate> {
-    let of_statement = |one: &&StatisticsState| {
-        tables(old, new, relations).any(|(_, table)| table.name == one.table)
-    };
+    let of_statement =
+        |one: &&StatisticsState| tables.iter().any(|(_, table)| table.name == one.table);
     let mut all = Vec::new();
     for before in old.statistics.iter().filter(of_statement) {
         let after = new.statistics.iter().find(|one| one.name == before.name);
@@ -244,17 +211,13 @@ fn extended_statistics(
 }
 
 /// Returns the indexes that are missing, invalid, or ordered by another collation.
-fn indexes(
-    old: &PlanningState,
-    new: &PlanningState,
-    relations: &BTreeSet<String>,
-) -> Vec<Candidate> {
-    let of_statement = |one: &&IndexState| {
-        tables(old, new, relations).any(|(_, table)| table.name == one.table)
-            || relations.contains(&one.plain)
-    };
+fn indexes(old: &PlanningState, new: &PlanningState, tables: &[PairedTable<'_>]) -> Vec<Candidate> {
+    let of_statement = |one: &&IndexState| tables.iter().any(|(_, table)| table.name == one.table);
     let mut all = Vec::new();
-    for before in old.indexes.iter().filter(of_statement) {
+    // An index of a partitioned table creates those of its partitions.
+    let mut indexes: Vec<&IndexState> = old.indexes.iter().filter(of_statement).collect();
+    indexes.sort_by_key(|one| one.storage == Storage::Plain);
+    for before in indexes {
         let after = new.indexes.iter().find(|one| one.name == before.name);
         let (kind, cause, statement) = match after {
             None if before.has_constraint || !before.valid => continue,
@@ -266,6 +229,8 @@ fn indexes(
                 ),
                 before.definition.clone(),
             ),
+            // REINDEX of an index of a partitioned table cannot be rolled back; its partitions have indexes of their own.
+            Some(after) if after.storage == Storage::Partitioned => continue,
             Some(after) if before.valid && !after.valid => (
                 RemedyKind::Reindex,
                 format!("The index {} is invalid on the new server.", after.name),
@@ -290,81 +255,6 @@ fn indexes(
         all.push(found);
     }
     all
-}
-
-/// Returns the settings whose value differs.
-fn differing<'a>(
-    old: &'a PlanningState,
-    new: &'a PlanningState,
-) -> impl Iterator<Item = (&'a SettingState, &'a SettingState)> {
-    old.settings.values().filter_map(|before| {
-        let after = new.settings.get(&before.name)?;
-        (before.text != after.text && before.setting != after.setting).then_some((before, after))
-    })
-}
-
-fn old_value(new: &PlanningState, before: &SettingState, after: &SettingState) -> Candidate {
-    let origin = match (before.source.as_str(), after.source.as_str()) {
-        ("default", "default") => "its default changed",
-        (_, "default") => "the new server has the default",
-        _ => "the configurations differ",
-    };
-    setting(
-        &new.database,
-        RemedyKind::Setting,
-        (&before.name, &before.text),
-        format!(
-            "The setting {} is '{}' on the new server and '{}' on the old one ({origin}).",
-            before.name, after.text, before.text
-        ),
-    )
-}
-
-/// Returns the old values of differing settings, those of the planner first.
-fn settings(old: &PlanningState, new: &PlanningState) -> Vec<Candidate> {
-    let mut pairs: Vec<_> = differing(old, new).collect();
-    let is_planner = |name: &str| {
-        name.starts_with("enable_")
-            || name.ends_with("_cost")
-            || name.ends_with("_collapse_limit")
-            || name.starts_with("geqo")
-            || matches!(
-                name,
-                "effective_cache_size" | "plan_cache_mode" | "constraint_exclusion"
-            )
-            || name.starts_with("cpu_")
-            || name == "default_statistics_target"
-    };
-    // Statistics are collected with another target only by the next ANALYZE.
-    pairs.retain(|(before, _)| before.name != "default_statistics_target");
-    pairs.sort_by_key(|(before, _)| !is_planner(&before.name));
-    pairs
-        .into_iter()
-        .map(|(before, after)| old_value(new, before, after))
-        .collect()
-}
-
-/// Returns the planner methods that only the new version has.
-fn new_methods(old: &PlanningState, new: &PlanningState) -> Vec<Candidate> {
-    let added = new.settings.values().filter(|one| {
-        one.name.starts_with("enable_")
-            && one.vartype == "bool"
-            && one.setting == "on"
-            && !old.settings.contains_key(&one.name)
-    });
-    added
-        .map(|one| {
-            setting(
-                &new.database,
-                RemedyKind::PlannerMethod,
-                (&one.name, "off"),
-                format!(
-                    "The new version plans with {}, which the old version does not have.",
-                    one.name
-                ),
-            )
-        })
-        .collect()
 }
 
 /// Returns the plan of the old server as advice.
@@ -394,177 +284,4 @@ fn plan_advice(new: &PlanningState, statement: &SlowStatement<'_>) -> Option<Can
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use plans::PlanNode;
-
-    fn plan(kind: &str) -> Plan {
-        Plan {
-            root: PlanNode {
-                kind: kind.to_owned(),
-                relation: Some("orders".to_owned()),
-                alias: Some("o".to_owned()),
-                ..PlanNode::default()
-            },
-            ..Plan::default()
-        }
-    }
-
-    /// Returns a server whose state needs no remedy.
-    fn state() -> PlanningState {
-        let setting = |name: &str, text: &str| {
-            let setting = SettingState {
-                name: name.to_owned(),
-                setting: text.to_owned(),
-                text: text.to_owned(),
-                vartype: "bool".to_owned(),
-                source: "default".to_owned(),
-            };
-            (name.to_owned(), setting)
-        };
-        PlanningState {
-            database: "shop".to_owned(),
-            settings: [
-                setting("jit", "on"),
-                setting("random_page_cost", "4"),
-                setting("work_mem", "4MB"),
-            ]
-            .into(),
-            tables: vec![TableState {
-                name: "public.orders".to_owned(),
-                plain: "orders".to_owned(),
-                rows: 1_000.0,
-                has_data: true,
-                has_statistics: true,
-                is_analyzed: true,
-            }],
-            statistics: vec![StatisticsState {
-                name: "public.s".to_owned(),
-                table: "public.orders".to_owned(),
-                definition: "CREATE STATISTICS public.s ON a, b FROM public.orders".to_owned(),
-                has_data: true,
-            }],
-            indexes: vec![IndexState {
-                name: "public.i".to_owned(),
-                plain: "i".to_owned(),
-                table: "public.orders".to_owned(),
-                definition: "CREATE INDEX i ON public.orders USING btree (a)".to_owned(),
-                valid: true,
-                is_collated: true,
-                has_constraint: false,
-            }],
-            ..PlanningState::default()
-        }
-    }
-
-    /// Returns the statements of the candidates, for a change of the new server.
-    fn proposed(change: impl Fn(&mut PlanningState)) -> Vec<String> {
-        let mut new = state();
-        change(&mut new);
-        let (before, after) = (plan("Seq Scan"), plan("Sample Scan"));
-        let statement = SlowStatement {
-            old: &before,
-            new: &after,
-            newly_compiled: false,
-            chosen: &[],
-        };
-        let all = candidates((&state(), &new), &statement);
-        let statements = all.into_iter().map(|one| one.remedy.statements.join("; "));
-        statements.collect()
-    }
-
-    #[test]
-    fn equal_servers_have_no_candidates() {
-        assert_eq!(proposed(|_| {}), Vec::<String>::new());
-    }
-
-    #[test]
-    fn each_difference_has_its_own_remedy() {
-        let analyze = ["ANALYZE public.orders"];
-        assert_eq!(
-            proposed(|new| new.tables[0].has_statistics = false),
-            analyze
-        );
-        assert_eq!(proposed(|new| new.tables[0].rows = 10.0), analyze);
-        assert_eq!(proposed(|new| new.tables[0].is_analyzed = false), analyze);
-        assert_eq!(proposed(|new| new.statistics[0].has_data = false), analyze);
-        assert_eq!(
-            proposed(|new| new.statistics.clear()),
-            ["CREATE STATISTICS public.s ON a, b FROM public.orders; ANALYZE public.orders"]
-        );
-        assert_eq!(
-            proposed(|new| new.indexes.clear()),
-            ["CREATE INDEX i ON public.orders USING btree (a)"]
-        );
-        let reindex = ["REINDEX INDEX public.i"];
-        assert_eq!(proposed(|new| new.indexes[0].valid = false), reindex);
-        assert_eq!(
-            proposed(|new| new.collation.locale = Some("de_DE".to_owned())),
-            reindex
-        );
-    }
-
-    #[test]
-    fn settings_come_after_statistics_and_those_of_the_planner_first() {
-        let change = |new: &mut PlanningState| {
-            for (name, text) in [("work_mem", "1MB"), ("random_page_cost", "1.1")] {
-                let known = new.settings.get_mut(name).unwrap();
-                (known.setting, known.text) = (text.to_owned(), text.to_owned());
-            }
-            new.tables[0].has_statistics = false;
-        };
-        assert_eq!(
-            proposed(change),
-            [
-                "ANALYZE public.orders",
-                "ALTER DATABASE \"shop\" SET random_page_cost = '4'",
-                "ALTER DATABASE \"shop\" SET work_mem = '4MB'",
-            ]
-        );
-    }
-
-    #[test]
-    fn planner_method_of_the_new_version_only_is_switched_off() {
-        let change = |new: &mut PlanningState| {
-            let mut added = new.settings["jit"].clone();
-            added.name = "enable_novelty".to_owned();
-            new.settings.insert(added.name.clone(), added);
-        };
-        assert_eq!(
-            proposed(change),
-            ["ALTER DATABASE \"shop\" SET enable_novelty = 'off'"]
-        );
-    }
-
-    #[test]
-    fn compilation_of_the_new_server_only_precedes_all_and_a_chosen_remedy_precedes_it() {
-        let (mut new, before, after) = (state(), plan("Seq Scan"), plan("Seq Scan"));
-        new.tables[0].has_statistics = false;
-        let old = state();
-        let mut statement = SlowStatement {
-            old: &before,
-            new: &after,
-            newly_compiled: true,
-            chosen: &[],
-        };
-        let first =
-            |statement: &SlowStatement<'_>| candidates((&old, &new), statement)[0].remedy.clone();
-        assert_eq!(
-            first(&statement).statements,
-            ["ALTER DATABASE \"shop\" SET jit = 'off'"]
-        );
-        let chosen = candidates((&old, &new), &statement)[1].remedy.clone();
-        assert_eq!(chosen.kind, RemedyKind::Analyze);
-        let chosen = [chosen];
-        statement.chosen = &chosen;
-        assert_eq!(first(&statement), chosen[0]);
-    }
-
-    #[test]
-    fn plan_of_the_old_server_is_the_last_candidate_if_the_version_takes_advice() {
-        assert_eq!(
-            proposed(|new| new.has_plan_advice = true),
-            ["LOAD 'pg_plan_advice'; SET pg_plan_advice.advice = 'SEQ_SCAN(o)'"]
-        );
-    }
-}
+mod tests;

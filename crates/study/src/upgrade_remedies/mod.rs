@@ -7,16 +7,19 @@
 //!   ─► the first that restores the work of the old server
 //! ```
 //!
-//! No object, row or setting stays on a server. A rollback keeps used sequence values, dead rows, and the numbers of rows and
-//! changes that `ANALYZE` and `CREATE INDEX` note. `ANALYZE` and `CREATE STATISTICS` lock their table against schema changes, `CREATE INDEX` and
-//! `REINDEX` against writes, until the rollback. Statements that reach outside of their transaction are not executed.
+//! A rollback keeps used sequence values, dead rows, and the numbers of rows and changes that `ANALYZE` and `CREATE INDEX` note. So
+//! the servers are copies, or their data are restored afterwards. Otherwise the transactions are read only, and only settings are
+//! tried. Statements that reach outside of their transaction are not executed.
 
 mod answers;
 mod candidates;
+mod coverage;
 mod plan_advice;
 mod planning_state;
 mod result;
 mod sample_dependence;
+mod setting_candidates;
+mod statement_search;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -26,36 +29,29 @@ use std::time::Duration;
 
 use clock::{Clock, SystemClock};
 use connect::login::Dialer;
-use observe::{Example, StatementExamples};
+use observe::Example;
 use plans::Plan;
 use replay::{LoginMap, Target};
 use serde::{Deserialize, Serialize};
-use sql::{Fingerprint, StatementClass};
-use workload::{StatementText, WorkloadReader};
+use sql::Fingerprint;
+use workload::{Literals, StatementText, WorkloadReader};
 
-use crate::cause_experiments::{
-    PlanningMode, TrialConnection, TrialPlace, TrialSession, is_executable,
-};
-use crate::environment::quote_literal;
 use crate::error::ExperimentError;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use answers::compare_answers;
-use candidates::{Candidate, SlowStatement, candidates};
-use planning_state::{PlanningState, read_settings};
+pub use coverage::SearchCoverage;
+use coverage::{Examination, SearchedStatement};
+pub(crate) use planning_state::SettingScope;
 pub use result::{
     MeasuredFactor, RegressionRemedy, RegressionSign, RemedyKind, RemedyStatus, SampleDependence,
     TrialWork, TriedRemedy, UpgradeRegression,
 };
-use sample_dependence::{describe, examine_samples};
+pub(crate) use setting_candidates::setting_statement;
+use statement_search::{Side, StatementSearch};
 pub(crate) use trial::has_more_blocks;
-use trial::{
-    Baseline, Effect, MeasuredSets, effect, is_risk_only, is_worse, may_be_worse, measure,
-    try_candidate,
-};
 
-/// First version in which a prepared statement can be planned for any values on request.
-const VERSION_12: u32 = 120_000;
+/// Share of the time for the expected plans.
+const PLANS_SHARE: f64 = 0.15;
 
 /// Parameters of a search.
 pub(crate) struct RemedySearch<'a> {
@@ -63,27 +59,58 @@ pub(crate) struct RemedySearch<'a> {
     pub(crate) old: &'a Target,
     /// New server.
     pub(crate) new: &'a Target,
-    /// Captured database. Statements of others are not examined.
+    /// Mapping of the captured roles, as the replays have it.
+    pub(crate) logins: &'a LoginMap,
+    /// Traces that the trials may leave.
+    pub(crate) access: TrialAccess,
+    /// Captured database. Statements of others are not examined, and remedies name it.
     pub(crate) captured: &'a str,
-    /// Database to name in statements. The targets may name the one that it is created from.
-    pub(crate) named: &'a str,
     /// Statements that the replays showed as slower, with the sign.
     pub(crate) slower: &'a HashMap<Fingerprint, RegressionSign>,
     /// Time for all executions.
     pub(crate) limit: Duration,
+    /// Whether values are shown in messages of the servers.
+    pub(crate) literals: Literals,
     /// Stop request.
     pub(crate) interrupt: &'a Interrupt,
 }
 
+/// Traces that trials may leave on the servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TrialAccess {
+    /// The data are copies, or are restored afterwards.
+    Disposable,
+    /// Nothing restores the data. Transactions are read only, and only settings are tried.
+    ReadOnly,
+}
+
 /// Result of a search.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct RemedySearchResult {
     /// Statements that are worse.
     pub(crate) regressions: Vec<UpgradeRegression>,
     /// Plans on the new server with the remedies.
     pub(crate) plans: Vec<ExpectedPlans>,
+    /// Statements of the captured database.
+    statements: Vec<SearchedStatement>,
+    /// Limits that the examined statements have, in sentences.
+    findings: Vec<String>,
     /// Limits of the search, in sentences.
     pub(crate) notes: Vec<String>,
+}
+
+impl RemedySearchResult {
+    /// Returns the extent of the search.
+    pub(crate) fn coverage(&self) -> SearchCoverage {
+        let planned: HashSet<&str> = self.plans.iter().map(|one| &*one.fingerprint).collect();
+        SearchCoverage::of(&self.statements, |one| planned.contains(&*one.fingerprint))
+    }
+
+    /// Whether more time would examine more statements.
+    pub(crate) fn lacks_time(&self) -> bool {
+        let mut statements = self.statements.iter();
+        statements.any(|one| one.examination == Examination::NoTime)
+    }
 }
 
 /// Plans of a statement on the new server, with its remedy and with all settings of remedies.
@@ -107,14 +134,54 @@ pub(crate) struct ExpectedPlan {
     pub(crate) summary: String,
 }
 
-/// Searches the remedies.
+/// Searches the remedies. `known` is the result of a search that ended before all statements: its statements are not executed
+/// again.
 ///
 /// # Errors
 /// If a server cannot be reached, or the workload cannot be read.
 pub(crate) fn search_remedies(
     request: &RemedySearch<'_>,
     workload: &WorkloadReader,
+    known: RemedySearchResult,
 ) -> Result<RemedySearchResult, Failure> {
+    let captured = captured_statements(request, workload)?;
+    let clock = SystemClock::start();
+    let begun_ns = clock.now_ns();
+    let after = |time: Duration| {
+        begun_ns.saturating_add(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
+    };
+    let dialers = [Dialer::new(request.old), Dialer::new(request.new)];
+    let [old_dialer, new_dialer] = dialers.map(|one| one.map_err(ExperimentError::from));
+    let (old_dialer, new_dialer) = (old_dialer?, new_dialer?);
+    let [old_logins, new_logins] = [request.old, request.new].map(|target| LoginMap {
+        database: target.database.clone(),
+        ..request.logins.clone()
+    });
+    let time = (&clock, after(request.limit.mul_f64(1.0 - PLANS_SHARE)));
+    let old = Side::new(request, &old_dialer, (request.old, &old_logins), time);
+    let new = Side::new(request, &new_dialer, (request.new, &new_logins), time);
+    let mut servers = StatementSearch::new(request, (old, new), known);
+    for one in &captured {
+        servers.examine(one);
+    }
+    servers.extend_time(after(request.limit));
+    Ok(servers.finish(&captured))
+}
+
+/// Statement of the captured database, with some of its executions.
+struct CapturedStatement {
+    text: StatementText,
+    sets: Vec<Example>,
+    captured_us: u64,
+    /// Sign that the replays showed.
+    sign: Option<RegressionSign>,
+}
+
+/// Returns the statements that are planned: those that the replays showed as slower first, then by captured time.
+fn captured_statements(
+    request: &RemedySearch<'_>,
+    workload: &WorkloadReader,
+) -> Result<Vec<CapturedStatement>, Failure> {
     let mut texts: Vec<StatementText> = Vec::new();
     for text in workload.statements()? {
         let text = text?;
@@ -124,415 +191,23 @@ pub(crate) fn search_remedies(
     }
     let wanted: HashSet<Fingerprint> = texts.iter().map(|text| text.fingerprint).collect();
     let mut examples = observe::example_sets(workload, &wanted)?;
-    let time = |text: &StatementText| {
-        let known = examples.get(&text.fingerprint);
-        known.map_or(0, |one: &StatementExamples| one.captured_us)
-    };
-    // The known ones first, then by time.
-    texts.sort_by_cached_key(|text| {
-        let is_known = request.slower.contains_key(&text.fingerprint);
-        (!is_known, std::cmp::Reverse(time(text)))
-    });
-    let clock = SystemClock::start();
-    let deadline_ns = clock.now_ns() + i64::try_from(request.limit.as_nanos()).unwrap_or(i64::MAX);
-    let dialers = [Dialer::new(request.old), Dialer::new(request.new)];
-    let [old_dialer, new_dialer] = dialers.map(|one| one.map_err(ExperimentError::from));
-    let (old_dialer, new_dialer) = (old_dialer?, new_dialer?);
-    let [old_logins, new_logins] = [request.old, request.new].map(|target| LoginMap {
-        database: target.database.clone(),
-        ..LoginMap::default()
-    });
-    let time = (&clock, deadline_ns);
-    let mut servers = Servers {
-        old: Side::new(&old_dialer, (request.old, &old_logins), time),
-        new: Side::new(&new_dialer, (request.new, &new_logins), time),
-        named: request.named,
-        states: None,
-        chosen: Vec::new(),
-        trials: HashMap::new(),
-        risks: Vec::new(),
-        uncompared: 0,
-    };
-    let mut examined: Vec<(StatementText, Vec<Example>)> = Vec::new();
-    let mut result = RemedySearchResult::default();
-    let mut left_out = 0;
-    for text in texts {
+    let captured = texts.into_iter().filter_map(|text| {
         let found = examples.remove(&text.fingerprint).unwrap_or_default();
-        let mut sets: Vec<Example> = found.examples;
-        sets.retain(|one| one.database.is_empty() || *one.database == *request.captured);
-        let sign = request.slower.get(&text.fingerprint).copied();
-        if request.interrupt.is_requested() || servers.new.connection.is_time_over() {
-            left_out += 1;
-            result.regressions.extend(sign.map(|sign| {
-                let reason = "There was no time to execute it alone; give more with --within.";
-                regression(&text, sign, Some(reason.to_owned()))
-            }));
-            continue;
-        }
-        let found = servers.examine(&text, &sets, sign);
-        result.regressions.extend(found);
-        examined.push((text, sets));
-    }
-    for (text, sets) in examined {
-        result.plans.extend(servers.expected_plans(&text, &sets));
-    }
-    result.notes.append(&mut servers.risks);
-    if servers.uncompared > 0 {
-        result.notes.push(format!(
-            "the answers of {} queries were not compared alone, since the servers refuse them within another query",
-            servers.uncompared
-        ));
-    }
-    if left_out > 0 {
-        result.notes.push(format!(
-            "the time for the search of remedies was over before {left_out} statements; give more with --within"
-        ));
-    }
-    Ok(result)
-}
-
-fn regression(
-    text: &StatementText,
-    sign: RegressionSign,
-    note: Option<String>,
-) -> UpgradeRegression {
-    UpgradeRegression {
-        fingerprint: text.fingerprint.to_string(),
-        sql: text.sql.clone(),
-        sign,
-        before: None,
-        after: None,
-        old_work: None,
-        new_work: None,
-        remedied_work: None,
-        note,
-        sample_dependence: None,
-        remedy: None,
-        status: RemedyStatus::NotFound,
-        tried: Vec::new(),
-    }
-}
-
-/// Connection to one server.
-struct Side<'a> {
-    connection: TrialConnection<'a>,
-    place: TrialPlace<'a>,
-}
-
-impl<'a> Side<'a> {
-    fn new(
-        dialer: &'a Dialer,
-        (target, logins): (&'a Target, &'a LoginMap),
-        clock: (&'a SystemClock, i64),
-    ) -> Self {
-        let database = logins.database.as_deref().unwrap_or_default();
-        let session = TrialSession::of_owner(target, database);
-        Side {
-            connection: TrialConnection::new(dialer, session, clock),
-            place: TrialPlace::new(target, logins),
-        }
-    }
-}
-
-/// Both servers, and what was chosen so far.
-struct Servers<'a> {
-    old: Side<'a>,
-    new: Side<'a>,
-    /// Database to name in statements.
-    named: &'a str,
-    /// States of both, as they were before the first trial: a rolled back ANALYZE leaves traces.
-    states: Option<(PlanningState, PlanningState)>,
-    /// Remedies of the statements before.
-    chosen: Vec<RegressionRemedy>,
-    /// Statements with the effect of a statement's own remedy in a transaction.
-    trials: HashMap<Fingerprint, Vec<String>>,
-    /// Statements that read more blocks in about the same time, and have no remedy, in sentences.
-    risks: Vec<String>,
-    /// Number of queries whose answers were not compared.
-    uncompared: u64,
-}
-
-impl Servers<'_> {
-    /// Examines one statement. Returns its regressions; none if it does the same work with the same answer.
-    fn examine(
-        &mut self,
-        text: &StatementText,
-        sets: &[Example],
-        sign: Option<RegressionSign>,
-    ) -> Vec<UpgradeRegression> {
-        let unexecuted = |reason: String| {
-            let known = sign.map(|sign| regression(text, sign, Some(reason)));
-            known.into_iter().collect()
-        };
-        let Some(first) = sets.first().filter(|first| is_executable(first)) else {
-            return unexecuted(
-                "The workload has no execution of it that can be repeated.".to_owned(),
-            );
-        };
-        for side in [&mut self.old, &mut self.new] {
-            if let Err(reason) = side.place.enter(&mut side.connection, first) {
-                return unexecuted(format!("It was not executed alone: {reason}."));
-            }
-        }
-        match self.compare(text, sets, sign) {
-            Ok(found) => found,
-            Err(reason) => unexecuted(format!("It was not executed alone: {reason}.")),
-        }
-    }
-
-    fn compare(
-        &mut self,
-        text: &StatementText,
-        sets: &[Example],
-        sign: Option<RegressionSign>,
-    ) -> Result<Vec<UpgradeRegression>, String> {
-        let states = match self.states.take() {
-            // Settings are those of the statement's role.
-            Some((mut old, mut new)) => {
-                old.settings = read_settings(&mut self.old.connection)?;
-                new.settings = read_settings(&mut self.new.connection)?;
-                (old, new)
-            }
-            None => {
-                let old = PlanningState::read(&mut self.old.connection)?;
-                let mut new = PlanningState::read(&mut self.new.connection)?;
-                self.named.clone_into(&mut new.database);
-                (old, new)
-            }
-        };
-        let found = self.compare_with((&states.0, &states.1), text, sets, sign);
-        self.states = Some(states);
-        found
-    }
-
-    fn compare_with(
-        &mut self,
-        states: (&PlanningState, &PlanningState),
-        text: &StatementText,
-        sets: &[Example],
-        sign: Option<RegressionSign>,
-    ) -> Result<Vec<UpgradeRegression>, String> {
-        let mut found = Vec::new();
-        found.extend(self.compare_work(states, text, sets, sign)?);
-        // Rows of catalogues, and values such as `ctid` and `version()`, differ between any two servers.
-        if text.class == StatementClass::Select && compare::server_dependence(&text.sql).is_none() {
-            let connections = (&mut self.old.connection, &mut self.new.connection);
-            // A query that cannot be embedded in another one, such as with FOR UPDATE of a view, is not compared.
-            let compared = compare_answers(connections, states, sets);
-            self.uncompared += u64::from(compared.is_err());
-            if let Ok(Some(difference)) = compared {
-                let mut other = regression(text, difference.sign, Some(difference.cause));
-                if let Some(remedy) = difference.remedy {
-                    self.choose(&remedy);
-                    other.status = RemedyStatus::Screened;
-                    other.remedy = Some(remedy);
-                }
-                found.push(other);
-            }
-        }
-        Ok(found)
-    }
-
-    /// Compares the work of a statement, and tries candidates if it is worse.
-    fn compare_work(
-        &mut self,
-        states: (&PlanningState, &PlanningState),
-        text: &StatementText,
-        sets: &[Example],
-        sign: Option<RegressionSign>,
-    ) -> Result<Option<UpgradeRegression>, String> {
-        let mode = self.mode(sets)?;
-        if sign.is_none() && !self.has_other_plan(sets, mode)? {
-            return Ok(None);
-        }
-        let old = measure(&mut self.old.connection, sets, mode)?;
-        let new = measure(&mut self.new.connection, &old.sets, mode)?;
-        if new.sets.len() != old.sets.len() {
-            return Err("an execution fails on the new server".to_owned());
-        }
-        let (old_work, new_work) = (old.work(), new.work());
-        let sign = match (sign, is_worse(old_work, new_work)) {
-            (None, false) => return Ok(None),
-            (sign, _) => sign.unwrap_or(RegressionSign::Work),
-        };
-        let mut found = regression(text, sign, None);
-        (found.old_work, found.new_work) = (Some(old_work), Some(new_work));
-        if !may_be_worse(old_work, new_work) {
-            let note = "Executed alone, it does the same work in the same time as on the old server. The difference depends on \
-                        what else runs.";
-            found.note = Some(note.to_owned());
-            return Ok(Some(found));
-        }
-        let baseline = Baseline {
-            old: &old,
-            new: &new,
-            mode,
-        };
-        if let Some(trial) = self.try_candidates(states, &baseline, &mut found) {
-            self.trials.insert(text.fingerprint, trial);
-        }
-        if found.remedy.is_none() {
-            self.examine_samples(states, &baseline, &mut found);
-        }
-        let is_risk = sign == RegressionSign::Work && is_risk_only(old_work, new_work);
-        if found.remedy.is_none() && is_risk {
-            self.risks.push(format!(
-                "with another plan, a statement reads {:.0} blocks, and {:.0} on the old server, in about the same time; it may be \
-                 slower if they are not in memory: {}",
-                new_work.blocks, old_work.blocks, text.sql
-            ));
-            return Ok(None);
-        }
-        if found.remedy.is_none() && found.note.is_none() {
-            let note = match found.tried.is_empty() {
-                true => "The servers do not differ in anything that affects its plan.",
-                false => "None of the differences between the servers explains it.",
-            };
-            found.note = Some(note.to_owned());
-        }
-        Ok(Some(found))
-    }
-
-    /// Notes whether the plan of a statement without a remedy depends on the sample of `ANALYZE`.
-    fn examine_samples(
-        &mut self,
-        (old, new): (&PlanningState, &PlanningState),
-        baseline: &Baseline<'_>,
-        found: &mut UpgradeRegression,
-    ) {
-        let connections = [&mut self.old.connection, &mut self.new.connection];
-        match examine_samples(connections, [old, new], baseline) {
-            Ok(Some((dependence, tables))) => {
-                found.note = Some(describe(&dependence, &tables));
-                found.sample_dependence = Some(dependence);
-            }
-            Ok(None) => {}
-            Err(reason) => {
-                let note = format!(
-                    "Whether its plan depends on the sample of ANALYZE is not known: {reason}."
-                );
-                found.note.get_or_insert(note);
-            }
-        }
-    }
-
-    /// Returns how the traffic plans a statement.
-    fn mode(&mut self, sets: &[Example]) -> Result<PlanningMode, String> {
-        let is_prepared = sets
-            .iter()
-            .any(|one| one.is_prepared && !one.parameters.is_empty());
-        let is_new = self.old.connection.version()? >= VERSION_12;
-        Ok(match is_prepared && is_new {
-            true => PlanningMode::Prepared,
-            false => PlanningMode::Custom,
+        let is_captured =
+            |one: &Example| one.database.is_empty() || *one.database == *request.captured;
+        let has_examples = !found.examples.is_empty();
+        let sets: Vec<Example> = found.examples.into_iter().filter(is_captured).collect();
+        // A statement of another database is not rehearsed.
+        (!has_examples || !sets.is_empty()).then(|| CapturedStatement {
+            sign: request.slower.get(&text.fingerprint).copied(),
+            captured_us: found.captured_us,
+            text,
+            sets,
         })
-    }
-
-    fn has_other_plan(&mut self, sets: &[Example], mode: PlanningMode) -> Result<bool, String> {
-        let plans = |side: &mut Side<'_>| -> Result<Vec<_>, String> {
-            side.connection.begin()?;
-            let shapes = sets.iter().map(|example| {
-                let plan = side.connection.plan(example, mode)?;
-                Ok(plan.shape())
-            });
-            let shapes = shapes.collect();
-            side.connection.roll_back()?;
-            shapes
-        };
-        Ok(plans(&mut self.old)? != plans(&mut self.new)?)
-    }
-
-    /// Tries the candidates until one restores the work of the old server. Of those that only help, the best counts. Returns
-    /// the statements with its effect in a transaction.
-    fn try_candidates(
-        &mut self,
-        states: (&PlanningState, &PlanningState),
-        baseline: &Baseline<'_>,
-        found: &mut UpgradeRegression,
-    ) -> Option<Vec<String>> {
-        let (old, new) = baseline.works();
-        let newly_compiled =
-            baseline.new.compilation_ms() > 0.0 && baseline.old.compilation_ms() == 0.0;
-        let plan_of = |measured: &MeasuredSets| measured.times[baseline.new.slowest()].plan.clone();
-        let (old_plan, new_plan) = (plan_of(baseline.old), plan_of(baseline.new));
-        let statement = SlowStatement {
-            old: &old_plan,
-            new: &new_plan,
-            newly_compiled,
-            chosen: &self.chosen,
-        };
-        let mut best: Option<(f64, Candidate, TrialWork)> = None;
-        for candidate in candidates(states, &statement) {
-            if self.new.connection.is_time_over() {
-                found.note = Some(
-                    "There was no time to try all candidates; give more with --within.".to_owned(),
-                );
-                break;
-            }
-            let tried = try_candidate(&mut self.new.connection, &candidate, baseline);
-            let (work, has_old_plan) = (tried.work, tried.has_old_plan);
-            found.tried.push(tried);
-            let Some(work) = work else { continue };
-            let effect = effect((old, new), work, has_old_plan);
-            if effect == Effect::Useless {
-                continue;
-            }
-            let left = match new.blocks > 1.15 * old.blocks {
-                true => work.blocks / new.blocks.max(1.0),
-                false => work.ms / new.ms.max(f64::MIN_POSITIVE),
-            };
-            if best.as_ref().is_none_or(|(least, ..)| left < 0.85 * least) {
-                best = Some((left, candidate, work));
-            }
-            if effect == Effect::Restored {
-                break;
-            }
-        }
-        let (_, candidate, work) = best?;
-        self.choose(&candidate.remedy);
-        found.remedy = Some(candidate.remedy);
-        found.remedied_work = Some(work);
-        found.status = RemedyStatus::Screened;
-        Some(candidate.trial)
-    }
-
-    /// Returns the plans of a statement with its own remedy and all settings; `None` if it cannot be planned.
-    fn expected_plans(&mut self, text: &StatementText, sets: &[Example]) -> Option<ExpectedPlans> {
-        let first = sets.first().filter(|first| is_executable(first))?;
-        let side = &mut self.new;
-        side.place.enter(&mut side.connection, first).ok()?;
-        let settings = self.chosen.iter().filter_map(|one| one.setting.as_ref());
-        let settings =
-            settings.map(|(name, value)| format!("SET LOCAL {name} = {}", quote_literal(value)));
-        let own = self.trials.get(&text.fingerprint).cloned();
-        let setup: Vec<String> = settings.chain(own.into_iter().flatten()).collect();
-        side.connection.begin().ok()?;
-        let ready = setup
-            .iter()
-            .all(|statement| side.connection.query(statement).is_ok());
-        let plans = sets.iter().map(|example| {
-            let plan = side.connection.plan(example, PlanningMode::Custom).ok()?;
-            Some(ExpectedPlan {
-                execution: (example.session, example.sequence),
-                role: (!example.user.is_empty()).then(|| side.connection.role().to_owned()),
-                shape: plan.lasting_shape().to_string(),
-                summary: summary(&plan),
-            })
-        });
-        let plans: Option<Vec<ExpectedPlan>> = plans.collect();
-        side.connection.roll_back().ok()?;
-        Some(ExpectedPlans {
-            fingerprint: text.fingerprint.to_string(),
-            sql: text.sql.clone(),
-            plans: plans.filter(|_| ready)?,
-        })
-    }
-
-    fn choose(&mut self, remedy: &RegressionRemedy) {
-        if !self.chosen.contains(remedy) {
-            self.chosen.push(remedy.clone());
-        }
-    }
+    });
+    let mut captured: Vec<CapturedStatement> = captured.collect();
+    captured.sort_by_key(|one| (one.sign.is_none(), std::cmp::Reverse(one.captured_us)));
+    Ok(captured)
 }
 
 /// Names the scans and joins of a plan, the outermost first.

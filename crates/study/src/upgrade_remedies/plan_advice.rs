@@ -5,6 +5,8 @@
 
 use plans::{Plan, PlanNode};
 
+use crate::environment::quote_identifier;
+
 /// Returns advice for the scans, the join order and the join methods; `None` for a plan that reads no table.
 pub(super) fn advice_of(plan: &Plan) -> Option<String> {
     let mut advice = Vec::new();
@@ -23,19 +25,24 @@ pub(super) fn advice_of(plan: &Plan) -> Option<String> {
 
 fn alias(node: &PlanNode) -> Option<String> {
     let name = node.alias.as_ref().or(node.relation.as_ref())?;
+    Some(quoted(name))
+}
+
+/// Quotes a name, unless it is a plain one.
+fn quoted(name: &str) -> String {
     let is_plain = name
         .chars()
         .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    Some(match is_plain {
-        true => name.clone(),
-        false => format!("\"{}\"", name.replace('"', "\"\"")),
-    })
+    match is_plain {
+        true => name.to_owned(),
+        false => quote_identifier(name),
+    }
 }
 
 fn scan(node: &PlanNode) -> Option<String> {
     node.relation.as_ref()?;
     let alias = alias(node)?;
-    let index = node.index.as_deref();
+    let index = node.index.as_deref().map(quoted);
     Some(match (node.kind.as_str(), index) {
         ("Seq Scan", _) => format!("SEQ_SCAN({alias})"),
         ("Index Scan", Some(index)) => format!("INDEX_SCAN({alias} {index})"),

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::cause_experiments::{STATEMENT_RESOURCES, TrialConnection};
+use crate::environment::quote_literal;
 
 /// First version with the view `pg_stats_ext`.
 const VERSION_12: u32 = 120_000;
@@ -14,6 +15,8 @@ const VERSION_12: u32 = 120_000;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct PlanningState {
     pub(super) database: String,
+    /// Role of the statement.
+    pub(super) role: String,
     pub(super) settings: BTreeMap<String, SettingState>,
     pub(super) tables: Vec<TableState>,
     pub(super) statistics: Vec<StatisticsState>,
@@ -33,13 +36,32 @@ pub(super) struct SettingState {
     pub(super) text: String,
     pub(super) vartype: String,
     pub(super) source: String,
+    /// Strongest `ALTER … SET` of it that holds for the statement's role.
+    pub(super) scope: SettingScope,
 }
 
-/// Table or materialised view.
+/// Sessions that a stored setting is for, from the weakest to the strongest (`process_settings` in `postinit.c`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SettingScope {
+    /// All sessions: the configuration, the default, or the settings of all roles.
+    #[default]
+    Server,
+    /// Sessions of the database.
+    Database,
+    /// Sessions of the role.
+    Role,
+    /// Sessions of the role in the database.
+    RoleInDatabase,
+}
+
+/// Table, partitioned table or materialised view.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub(super) struct TableState {
     /// Name with its schema, quoted.
     pub(super) name: String,
+    /// Schema as `EXPLAIN (VERBOSE)` prints it.
+    pub(super) schema: String,
     /// Name as `EXPLAIN` prints it.
     pub(super) plain: String,
     /// Estimated rows; -1 if they are not known.
@@ -48,6 +70,9 @@ pub(super) struct TableState {
     pub(super) has_statistics: bool,
     /// Whether the server counted an ANALYZE since its statistics were reset.
     pub(super) is_analyzed: bool,
+    pub(super) storage: Storage,
+    /// Partitioned tables that it is a partition of, at any level, quoted with their schemas.
+    pub(super) parents: Vec<String>,
 }
 
 /// Extended statistics object.
@@ -72,6 +97,19 @@ pub(super) struct IndexState {
     pub(super) is_collated: bool,
     /// Whether a constraint has it.
     pub(super) has_constraint: bool,
+    /// That of its table.
+    pub(super) storage: Storage,
+}
+
+/// Storage of a table or index.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Storage {
+    /// It has rows of its own.
+    #[default]
+    Plain,
+    /// Its partitions have the rows.
+    Partitioned,
 }
 
 /// Default collation of the database.
@@ -111,13 +149,19 @@ impl CollationState {
     }
 }
 
-const TABLES: &str = "SELECT row_to_json(x) FROM (SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname) AS name, \
-     c.relname AS plain, c.reltuples::float8 AS rows, pg_catalog.pg_relation_size(c.oid) > 0 AS has_data, \
+const TABLES: &str = "WITH RECURSIVE up AS (SELECT i.inhrelid AS child, i.inhparent AS parent FROM pg_catalog.pg_inherits i \
+     UNION SELECT up.child, i.inhparent FROM up JOIN pg_catalog.pg_inherits i ON i.inhrelid = up.parent) \
+     SELECT row_to_json(x) FROM (SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname) AS name, \
+     n.nspname AS schema, c.relname AS plain, c.reltuples::float8 AS rows, \
+     pg_catalog.pg_relation_size(c.oid) > 0 OR c.relkind = 'p' AND EXISTS \
+       (SELECT FROM up WHERE up.parent = c.oid AND pg_catalog.pg_relation_size(up.child) > 0) AS has_data, \
      EXISTS (SELECT FROM pg_catalog.pg_stats s WHERE s.schemaname = n.nspname AND s.tablename = c.relname) AS has_statistics, \
-     coalesce(t.last_analyze, t.last_autoanalyze) IS NOT NULL AS is_analyzed \
+     coalesce(t.last_analyze, t.last_autoanalyze) IS NOT NULL AS is_analyzed, CASE c.relkind WHEN 'p' THEN 'partitioned' ELSE 'plain' END AS storage, \
+     ARRAY(SELECT quote_ident(pn.nspname) || '.' || quote_ident(p.relname) FROM up JOIN pg_catalog.pg_class p ON p.oid = up.parent \
+       JOIN pg_catalog.pg_namespace pn ON pn.oid = p.relnamespace WHERE up.child = c.oid AND p.relkind = 'p' ORDER BY 1) AS parents \
      FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
      LEFT JOIN pg_catalog.pg_stat_all_tables t ON t.relid = c.oid \
-     WHERE c.relkind IN ('r', 'm') AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast') \
+     WHERE c.relkind IN ('r', 'm', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast') \
      AND n.nspname !~ '^pg_(toast_)?temp_' ORDER BY 1) x";
 
 const STATISTICS: &str = "SELECT row_to_json(x) FROM (SELECT quote_ident(sn.nspname) || '.' || quote_ident(s.stxname) AS name, \
@@ -133,14 +177,16 @@ const STATISTICS: &str = "SELECT row_to_json(x) FROM (SELECT quote_ident(sn.nspn
 /// The collation 100 is the default one.
 const INDEXES: &str = "SELECT row_to_json(x) FROM (SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname) AS name, \
      c.relname AS plain, quote_ident(tn.nspname) || '.' || quote_ident(t.relname) AS table, \
-     pg_catalog.pg_get_indexdef(c.oid) AS definition, i.indisvalid AS valid, \
+     CASE c.relkind WHEN 'I' THEN regexp_replace(pg_catalog.pg_get_indexdef(c.oid), ' ON ONLY ', ' ON ') \
+       ELSE pg_catalog.pg_get_indexdef(c.oid) END AS definition, \
+     CASE c.relkind WHEN 'I' THEN 'partitioned' ELSE 'plain' END AS storage, i.indisvalid AS valid, \
      EXISTS (SELECT FROM unnest(i.indcollation) k JOIN pg_catalog.pg_collation o ON o.oid = k \
        WHERE k = 100 OR o.collprovider IN ('c', 'i') AND coalesce(o.collcollate, '') NOT IN ('C', 'POSIX')) AS is_collated, \
      EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conindid = c.oid AND k.contype IN ('p', 'u', 'x')) AS has_constraint \
      FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid \
      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace JOIN pg_catalog.pg_class t ON t.oid = i.indrelid \
      JOIN pg_catalog.pg_namespace tn ON tn.oid = t.relnamespace \
-     WHERE c.relkind = 'i' AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast') \
+     WHERE c.relkind IN ('i', 'I') AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast') \
      AND n.nspname !~ '^pg_(toast_)?temp_' ORDER BY 1) x";
 
 impl PlanningState {
@@ -170,6 +216,7 @@ impl PlanningState {
         let (statistics, indexes) = read_definitions(connection, version)?;
         Ok(PlanningState {
             database: connection.login().database.to_string(),
+            role: connection.role().to_owned(),
             settings: read_settings(connection)?,
             tables: rows(connection, TABLES)?,
             statistics,
@@ -177,11 +224,6 @@ impl PlanningState {
             collation: collation.into_iter().next().unwrap_or_default(),
             has_plan_advice: connection.query("LOAD 'pg_plan_advice'").is_ok(),
         })
-    }
-
-    /// Returns the tables that a plan names so.
-    pub(super) fn tables_named(&self, plain: &str) -> impl Iterator<Item = &TableState> {
-        self.tables.iter().filter(move |one| one.plain == plain)
     }
 
     /// Returns a table by its quoted name.
@@ -216,12 +258,20 @@ fn read_definitions(
 pub(super) fn read_settings(
     connection: &mut TrialConnection<'_>,
 ) -> Result<BTreeMap<String, SettingState>, String> {
+    let role = quote_literal(connection.role());
     let settings: Vec<SettingState> = rows(
         connection,
         &format!(
-            "SELECT row_to_json(x) FROM (SELECT name, setting, pg_catalog.current_setting(name) AS text, vartype, source \
-             FROM pg_catalog.pg_settings WHERE context IN ('user', 'superuser') AND setting IS NOT NULL \
-             AND (category LIKE 'Query Tuning%' OR category IN ({STATEMENT_RESOURCES})) ORDER BY name) x"
+            "SELECT row_to_json(x) FROM (SELECT g.name, g.setting, pg_catalog.current_setting(g.name) AS text, g.vartype, g.source, \
+             (ARRAY['server', 'database', 'role', 'role_in_database'])[1 + coalesce((SELECT max( \
+               CASE WHEN s.setrole <> 0 THEN 2 ELSE 0 END + CASE WHEN s.setdatabase <> 0 THEN 1 ELSE 0 END) \
+               FROM pg_catalog.pg_db_role_setting s CROSS JOIN pg_catalog.unnest(s.setconfig) k \
+               WHERE pg_catalog.lower(pg_catalog.split_part(k, '=', 1)) = pg_catalog.lower(g.name) \
+               AND (s.setrole = 0 OR s.setrole = (SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = {role})) \
+               AND (s.setdatabase = 0 OR s.setdatabase = (SELECT d.oid FROM pg_catalog.pg_database d \
+                 WHERE d.datname = current_database()))), 0)] AS scope \
+             FROM pg_catalog.pg_settings g WHERE g.context IN ('user', 'superuser') AND g.setting IS NOT NULL \
+             AND (g.category LIKE 'Query Tuning%' OR g.category IN ({STATEMENT_RESOURCES})) ORDER BY g.name) x"
         ),
     )?;
     Ok((settings.into_iter())

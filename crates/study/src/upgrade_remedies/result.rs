@@ -36,6 +36,9 @@ pub struct RegressionRemedy {
     pub statements: Vec<String>,
     /// Setting that they change: name and value.
     pub setting: Option<(String, String)>,
+    /// Role whose sessions have the setting; `null` if it is for all sessions of the database, and without a setting.
+    #[serde(default)]
+    pub role: Option<String>,
     /// Locks and side effects, as a sentence; empty if there are none.
     pub risk: String,
 }
@@ -72,6 +75,8 @@ pub enum RemedyStatus {
     Resolved,
     /// No candidate helped, or there is none.
     NotFound,
+    /// No candidate that was tried helped, and others failed or were not tried.
+    Untried,
 }
 
 /// Executions of a statement alone, summed over its parameter sets.
@@ -92,6 +97,8 @@ pub struct TriedRemedy {
     pub work: Option<TrialWork>,
     /// Whether the plan with it is the one of the old server.
     pub has_old_plan: bool,
+    /// Whether its effect is known; `false` if it failed or was not tried.
+    pub is_judged: bool,
     /// Result, as a sentence.
     pub result: String,
 }

@@ -10,8 +10,8 @@ use plans::PlanShape;
 
 use super::planning_state::PlanningState;
 use super::result::SampleDependence;
-use super::trial::{Baseline, MeasuredSets};
-use crate::cause_experiments::{PlanningMode, TrialConnection};
+use super::trial::Baseline;
+use crate::cause_experiments::{PlanTables, PlanningMode, TrialConnection};
 
 /// Number of new samples on each server. With a plan that one sample in five gives, 5 samples show it with a probability of
 /// 67 %, and 5 of each server with 89 %.
@@ -46,7 +46,7 @@ fn times(number: u32) -> String {
 pub(super) fn examine_samples(
     connections: [&mut TrialConnection<'_>; 2],
     states: [&PlanningState; 2],
-    baseline: &Baseline<'_>,
+    (baseline, tables): (&Baseline<'_>, &PlanTables),
 ) -> Result<Option<(SampleDependence, BTreeSet<String>)>, String> {
     let changed = ChangedPlans::of(baseline);
     let mut all = BTreeSet::new();
@@ -55,7 +55,7 @@ pub(super) fn examine_samples(
         return Ok(None);
     }
     for (side, (connection, state)) in connections.into_iter().zip(states).enumerate() {
-        let tables = tables(state, baseline);
+        let tables = quoted_tables(state, tables);
         for _ in 0..SAMPLES {
             if connection.is_time_over() {
                 return Ok(None);
@@ -96,21 +96,11 @@ impl ChangedPlans {
     }
 }
 
-/// Returns the tables of the plans of both servers, quoted.
-fn tables(state: &PlanningState, baseline: &Baseline<'_>) -> BTreeSet<String> {
-    let mut named = BTreeSet::new();
-    let measured = |sets: &MeasuredSets, named: &mut BTreeSet<String>| {
-        for times in &sets.times {
-            times
-                .plan
-                .root
-                .each(&mut |node, _| named.extend(node.relation.clone()));
-        }
-    };
-    measured(baseline.old, &mut named);
-    measured(baseline.new, &mut named);
-    let tables = named.iter().flat_map(|plain| state.tables_named(plain));
-    tables.map(|table| table.name.clone()).collect()
+/// Returns the tables of the plans, quoted.
+fn quoted_tables(state: &PlanningState, tables: &PlanTables) -> BTreeSet<String> {
+    let all = state.tables.iter();
+    let all = all.filter(|one| tables.contains(&(one.schema.clone(), one.plain.clone())));
+    all.map(|table| table.name.clone()).collect()
 }
 
 fn plan_analyzed(

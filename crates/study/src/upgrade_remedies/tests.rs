@@ -17,13 +17,16 @@ const TABLES: &str = "CREATE TABLE other (id int PRIMARY KEY, pad text);
     INSERT INTO other SELECT i, repeat('x', 100) FROM generate_series(1, 20000) i;
     CREATE TABLE facts (id int, kind int, x int, y int, z int, pad text);
     INSERT INTO facts SELECT i, (i % 200 = 0)::int, i % 10, i % 10, i % 10, repeat('x', 100) FROM generate_series(1, 20000) i;
-    CREATE INDEX facts_kind ON facts (kind);";
+    CREATE INDEX facts_kind ON facts (kind);
+    CREATE TABLE parts (id int) PARTITION BY RANGE (id);
+    CREATE TABLE part PARTITION OF parts FOR VALUES FROM (0) TO (9);
+    CREATE INDEX parts_id ON parts (id);";
 const MANY: &str = "SELECT count(o.pad) FROM facts f JOIN other o USING (id) WHERE f.kind = 0";
 const EQUAL: &str = "SELECT count(o.pad) FROM facts f JOIN other o USING (id) WHERE f.x = 1 AND f.y = 1 AND f.z = 1";
 const FEW: &str = "SELECT count(pad) FROM facts WHERE kind = 1";
 
 /// Database with one difference: its name, the statements on the old and on the new server, the query, and its remedy.
-const CASES: [(&str, &str, &str, &str, &[&str]); 6] = [
+const CASES: [(&str, &str, &str, &str, &[&str]); 7] = [
     ("equal", "ANALYZE", "ANALYZE", MANY, &[]),
     (
         "unanalyzed",
@@ -48,6 +51,13 @@ const CASES: [(&str, &str, &str, &str, &[&str]); 6] = [
         "ANALYZE; ALTER DATABASE setting SET random_page_cost = 500",
         FEW,
         &["ALTER DATABASE \"setting\" SET random_page_cost = '4'"],
+    ),
+    (
+        "of_role",
+        "ANALYZE",
+        "ANALYZE; ALTER ROLE postgres IN DATABASE of_role SET random_page_cost = 500",
+        FEW,
+        &["ALTER ROLE \"postgres\" IN DATABASE \"of_role\" SET random_page_cost = '4'"],
     ),
     (
         "invalid",
@@ -98,7 +108,7 @@ fn workload(path: &Path, database: &str, sql: &str) -> WorkloadReader {
 
 #[test]
 fn search_finds_the_remedy_of_each_difference_and_leaves_nothing() {
-    // Two servers with six databases each take 20 seconds.
+    // Two servers with seven databases each take 20 seconds.
     const VARIABLE: &str = "REHEARSE_TEST_UPGRADES";
     if !test_support::is_set(VARIABLE) {
         test_support::report_skipped(&format!("takes 20 seconds, {VARIABLE}=1"));
@@ -126,17 +136,21 @@ fn search_finds_the_remedy_of_each_difference_and_leaves_nothing() {
         let search = RemedySearch {
             old: &targets[0],
             new: &targets[1],
+            logins: &LoginMap::default(),
+            access: TrialAccess::Disposable,
             captured: database,
-            named: database,
             slower: &HashMap::new(),
             limit: Duration::from_secs(120),
+            literals: Literals::Shown,
             interrupt: &Interrupt::default(),
         };
         // The search twice: the first one changed nothing.
         for _ in 0..2 {
-            let found = search_remedies(&search, &workload).unwrap();
+            let found = search_remedies(&search, &workload, RemedySearchResult::default()).unwrap();
             assert_eq!(found.notes, Vec::<String>::new());
             assert_eq!(found.plans.len(), 1, "{database}");
+            let coverage = found.coverage();
+            assert_eq!((coverage.examined, coverage.planned), (1, 1));
             let remedies: Vec<_> = found.regressions.iter().map(|one| &one.remedy).collect();
             match (&found.regressions[..], remedy) {
                 ([], []) => {}
@@ -185,13 +199,15 @@ fn plan_that_the_old_server_also_chooses_with_new_statistics_depends_on_the_samp
     let search = RemedySearch {
         old: &targets[0],
         new: &targets[1],
+        logins: &LoginMap::default(),
+        access: TrialAccess::Disposable,
         captured: "postgres",
-        named: "postgres",
         slower: &slower.collect(),
         limit: Duration::from_secs(120),
+        literals: Literals::Shown,
         interrupt: &Interrupt::default(),
     };
-    let found = search_remedies(&search, &workload).unwrap();
+    let found = search_remedies(&search, &workload, RemedySearchResult::default()).unwrap();
     let [one] = &found.regressions[..] else {
         panic!("{found:#?}");
     };

@@ -3,6 +3,7 @@
 use observe::Example;
 use plans::{MeasuredTimes, PlanShape};
 
+use super::TrialAccess;
 use super::candidates::Candidate;
 use super::result::{TrialWork, TriedRemedy};
 use crate::cause_experiments::{PlanningMode, TrialConnection};
@@ -175,7 +176,7 @@ impl Baseline<'_> {
 
 /// Executes the statement with a candidate.
 pub(super) fn try_candidate(
-    connection: &mut TrialConnection<'_>,
+    (connection, access): (&mut TrialConnection<'_>, TrialAccess),
     candidate: &Candidate,
     baseline: &Baseline<'_>,
 ) -> TriedRemedy {
@@ -183,14 +184,25 @@ pub(super) fn try_candidate(
         statements: candidate.remedy.statements.clone(),
         work: None,
         has_old_plan: false,
+        is_judged: true,
         result: String::new(),
     };
+    if access == TrialAccess::ReadOnly && candidate.trial.iter().any(|one| leaves_traces(one)) {
+        tried.is_judged = false;
+        tried.result = "It was not tried: a rollback does not undo all of it, and nothing restores the data; give --restore \
+                        or --template."
+            .to_owned();
+        return tried;
+    }
     let measured = connection
         .begin()
         .and_then(|()| measure_with(connection, candidate, baseline));
     let ended = connection.roll_back();
     match (measured, ended) {
-        (Err(reason), _) | (_, Err(reason)) => tried.result = format!("It failed: {reason}"),
+        (Err(reason), _) | (_, Err(reason)) => {
+            tried.is_judged = false;
+            tried.result = format!("It failed: {reason}");
+        }
         (Ok(None), Ok(())) => "The plan stays the same.".clone_into(&mut tried.result),
         (Ok(Some(measured)), Ok(())) => {
             let work = measured.work();
@@ -207,15 +219,21 @@ pub(super) fn try_candidate(
     tried
 }
 
+/// Whether a rollback leaves something of a statement of a candidate. Settings leave nothing. `ANALYZE`, `CREATE INDEX` and
+/// `REINDEX` write `pg_class` in place (`vac_update_relstats` in `vacuum.c`, `index_update_stats` in `catalog/index.c`).
+fn leaves_traces(statement: &str) -> bool {
+    !["SET LOCAL ", "LOAD "]
+        .iter()
+        .any(|prefix| statement.starts_with(prefix))
+}
+
 /// Returns `None` if the plans stay the same with a candidate that acts on plans only.
 fn measure_with(
     connection: &mut TrialConnection<'_>,
     candidate: &Candidate,
     baseline: &Baseline<'_>,
 ) -> Result<Option<MeasuredSets>, String> {
-    for statement in &candidate.trial {
-        connection.query(statement)?;
-    }
+    connection.set_up(&candidate.trial)?;
     let sets = &baseline.new.sets;
     if !candidate.acts_on_execution {
         let mut changes = false;

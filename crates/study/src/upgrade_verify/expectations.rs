@@ -13,7 +13,9 @@ use super::captured_times::captured_times;
 use super::known_findings::KnownFindings;
 use crate::failure::Failure;
 use crate::upgrade_rehearsal::{UpgradeDecision, UpgradeReport, major_of};
-use crate::upgrade_remedies::{ExpectedPlans, MeasuredFactor, RegressionRemedy, UpgradeRegression};
+use crate::upgrade_remedies::{
+    ExpectedPlans, MeasuredFactor, RegressionRemedy, RemedySearchResult, SearchCoverage,
+};
 
 /// Name of the file.
 const FILE: &str = "expectations.json";
@@ -37,6 +39,9 @@ pub struct UpgradeExpectations {
     pub(crate) remedies: Vec<RegressionRemedy>,
     /// Findings of the old server, which are not new after the upgrade.
     pub(crate) known: KnownFindings,
+    /// Extent of the search of remedies, which made the expected plans.
+    #[serde(default)]
+    pub(crate) search: SearchCoverage,
 }
 
 /// Expected time and plans of a statement.
@@ -59,8 +64,7 @@ impl UpgradeExpectations {
     pub(crate) fn new(
         (workload, database): (&WorkloadReader, &str),
         rehearsed: Option<&Comparison>,
-        plans: &[ExpectedPlans],
-        regressions: &[UpgradeRegression],
+        searched: &RemedySearchResult,
         known: KnownFindings,
     ) -> Result<Self, Failure> {
         let captured = captured_times(workload)?;
@@ -81,7 +85,7 @@ impl UpgradeExpectations {
             };
             statements.insert(fingerprint, expected);
         }
-        for one in plans {
+        for one in &searched.plans {
             let known = statements.entry(one.fingerprint.clone());
             let known = known.or_insert_with(|| ExpectedStatement {
                 fingerprint: one.fingerprint.clone(),
@@ -91,7 +95,8 @@ impl UpgradeExpectations {
             known.plans = Some(one.clone());
         }
         let mut remedies: Vec<RegressionRemedy> = Vec::new();
-        for remedy in regressions.iter().filter_map(|one| one.remedy.as_ref()) {
+        let found = searched.regressions.iter();
+        for remedy in found.filter_map(|one| one.remedy.as_ref()) {
             if !remedies.contains(remedy) {
                 remedies.push(remedy.clone());
             }
@@ -107,6 +112,7 @@ impl UpgradeExpectations {
             database: database.to_owned(),
             statements,
             remedies,
+            search: searched.coverage(),
             known,
             ..UpgradeExpectations::default()
         })

@@ -17,9 +17,12 @@ pub(super) fn verify_remedies(
             if verified.iter().any(|one| one.statement == *statement) {
                 continue;
             }
-            let (in_place, found) = match &remedy.setting {
-                Some((name, value)) => setting(connection, (name, value)),
-                None => object(connection, statement),
+            let (in_place, found) = match (&remedy.setting, &remedy.role) {
+                (Some((name, value)), Some(role)) => {
+                    setting_of_role(connection, role, (name, value))
+                }
+                (Some((name, value)), None) => setting(connection, (name, value)),
+                (None, _) => object(connection, statement),
             };
             verified.push(VerifiedRemedy {
                 statement: statement.clone(),
@@ -52,6 +55,35 @@ fn setting(
         ),
         Ok(_) => (None, format!("The setting {name} cannot be read.")),
         Err(reason) => (None, format!("The setting {name} cannot be read: {reason}")),
+    }
+}
+
+/// Looks for the stored setting of a role, which sessions of others do not have.
+fn setting_of_role(
+    connection: &mut QueryConnection<'_>,
+    role: &str,
+    (name, value): (&str, &str),
+) -> (Option<bool>, String) {
+    let wanted = quote_literal(&format!("{name}={value}"));
+    let question = format!(
+        "SELECT EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s JOIN pg_catalog.pg_roles r ON r.oid = s.setrole \
+         WHERE r.rolname = {} AND {wanted} = ANY (s.setconfig) AND (s.setdatabase = 0 OR s.setdatabase = \
+         (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())))",
+        quote_literal(role)
+    );
+    match text(connection, &question) {
+        Ok(answer) => {
+            let is_there = matches!(answer.as_deref(), Some("t" | "true"));
+            let found = match is_there {
+                true => format!("The role {role} has the setting {name} = {value}."),
+                false => format!("The role {role} does not have the setting {name} = {value}."),
+            };
+            (Some(is_there), found)
+        }
+        Err(reason) => (
+            None,
+            format!("The settings of the role {role} cannot be read: {reason}"),
+        ),
     }
 }
 

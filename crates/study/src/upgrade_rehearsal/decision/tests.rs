@@ -6,7 +6,7 @@ use crate::plan_check::{CheckedSide, Coverage, PlanCheck, PlannerSource};
 use crate::upgrade_inspect::{UncheckedPart, UpgradeFinding, UpgradeMethod, UpgradeObject};
 use crate::upgrade_rehearsal::{DataComparison, DifferingTable, RemedyProof, UpgradeCoverage};
 use crate::upgrade_remedies::{
-    RegressionRemedy, RemedyKind, SampleDependence, TrialWork, UpgradeRegression,
+    RegressionRemedy, RemedyKind, SampleDependence, SearchCoverage, TrialWork, UpgradeRegression,
 };
 
 fn decide(report: &UpgradeReport) -> (UpgradeDecision, Vec<String>) {
@@ -153,7 +153,10 @@ fn decision_is_go_only_if_everything_was_shown() {
 }
 
 fn regression(sign: RegressionSign, status: RemedyStatus) -> UpgradeRegression {
-    let has_remedy = !matches!(status, RemedyStatus::NotFound | RemedyStatus::Resolved);
+    let has_remedy = !matches!(
+        status,
+        RemedyStatus::NotFound | RemedyStatus::Untried | RemedyStatus::Resolved
+    );
     UpgradeRegression {
         fingerprint: "0000000000000001".to_owned(),
         sql: String::new(),
@@ -170,6 +173,7 @@ fn regression(sign: RegressionSign, status: RemedyStatus) -> UpgradeRegression {
             cause: String::new(),
             statements: vec!["ANALYZE t".to_owned()],
             setting: None,
+            role: None,
             risk: String::new(),
         }),
         status,
@@ -219,6 +223,39 @@ fn regression_without_a_remedy_is_a_no_go() {
         worse.regressions = vec![regression(sign, RemedyStatus::NotFound)];
         assert_eq!(decide(&worse).0, UpgradeDecision::NoGo, "{sign:?}");
     }
+}
+
+#[test]
+fn regression_whose_candidates_were_not_all_tried_is_undecided() {
+    let mut worse = report(Some(Verdict::Same));
+    worse.regressions = vec![regression(RegressionSign::Work, RemedyStatus::Untried)];
+    let (decision, reasons) = decide(&worse);
+    assert_eq!(decision, UpgradeDecision::Undecided);
+    assert!(reasons.concat().contains("not tried"), "{reasons:?}");
+}
+
+#[test]
+fn search_of_less_than_nine_tenths_of_the_captured_time_is_undecided() {
+    let examined = |examined_captured_us| {
+        let mut report = report(Some(Verdict::Same));
+        report.evidence.search = Some(SearchCoverage {
+            statements: 200,
+            captured_us: 1_000,
+            examined: 20,
+            examined_captured_us,
+            ..SearchCoverage::default()
+        });
+        decide(&report)
+    };
+    assert_eq!(examined(900).0, UpgradeDecision::Go);
+    let (decision, reasons) = examined(899);
+    assert_eq!(decision, UpgradeDecision::Undecided);
+    assert!(
+        reasons
+            .concat()
+            .contains("20 of 200 statements, which are 89 % of the captured time"),
+        "{reasons:?}"
+    );
 }
 
 /// Returns an effect whose interval ends there.

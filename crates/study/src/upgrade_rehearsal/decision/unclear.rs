@@ -11,6 +11,8 @@ use crate::upgrade_remedies::{RegressionSign, RemedyStatus};
 
 /// Smallest share of the statements, and of their captured time, that must be rehearsed for *go*.
 const REHEARSED_MIN: f64 = 0.9;
+/// Smallest share of the captured time whose statements the search of remedies must examine for *go*.
+const EXAMINED_MIN: f64 = 0.9;
 /// Largest share of statements whose answers differ between runs of one version.
 const UNSTEADY_MAX: f64 = 0.5;
 /// Upper bound of the total response time, new / old, that is accepted if the servers' counters exclude a doubling.
@@ -21,6 +23,7 @@ pub(super) fn reasons(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<Stri
     let mut reasons = Vec::new();
     reasons.extend(time(report, outcome));
     reasons.extend(coverage(report.coverage.as_ref()));
+    reasons.extend(search(report));
     reasons.extend(answers(report, outcome));
     reasons.extend(data(report));
     reasons.extend(inspection(report));
@@ -159,6 +162,37 @@ fn coverage(coverage: Option<&UpgradeCoverage>) -> Vec<String> {
         "captured time was",
     );
     statements.into_iter().chain(time).collect()
+}
+
+/// Describes statements that the search of remedies left out, and those whose candidates are open.
+fn search(report: &UpgradeReport) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let coverage = report.evidence.search.as_ref();
+    if let Some(coverage) = coverage.filter(|one| one.examined_share() < EXAMINED_MIN) {
+        let measure = match coverage.captured_us {
+            0 => "statements",
+            _ => "captured time",
+        };
+        reasons.push(format!(
+            "Changes of plan, work and answers were examined for {} of {} statements, which are {:.0} % of the {measure}; the \
+             notes have the reasons.",
+            coverage.examined,
+            coverage.statements,
+            (100.0 * coverage.examined_share()).floor()
+        ));
+    }
+    let open = report.regressions.iter();
+    let open = open.filter(|one| one.status == RemedyStatus::Untried);
+    match open.count() {
+        0 => {}
+        1 => reasons.push(
+            "For 1 statement that is worse, candidates for a remedy failed or were not tried.".to_owned(),
+        ),
+        number => reasons.push(format!(
+            "For {number} statements that are worse, candidates for a remedy failed or were not tried."
+        )),
+    }
+    reasons
 }
 
 fn answers(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<String> {

@@ -1,0 +1,528 @@
+//! Compares one statement after the other alone on both servers, and tries candidates for those that are worse.
+
+use std::collections::HashSet;
+
+use clock::SystemClock;
+use connect::login::Dialer;
+use observe::Example;
+use replay::{LoginMap, Target};
+use sql::StatementClass;
+use workload::StatementText;
+
+use super::answers::compare_answers;
+use super::candidates::{Candidate, SlowStatement, candidates};
+use super::coverage::{Examination, SearchedStatement};
+use super::planning_state::{PlanningState, read_settings};
+use super::result::{
+    RegressionRemedy, RegressionSign, RemedyKind, RemedyStatus, TrialWork, UpgradeRegression,
+};
+use super::sample_dependence::{describe, examine_samples};
+use super::trial::{
+    Baseline, Effect, MeasuredSets, effect, is_risk_only, is_worse, may_be_worse, measure,
+    try_candidate,
+};
+use super::{
+    CapturedStatement, ExpectedPlan, ExpectedPlans, RemedySearch, RemedySearchResult, TrialAccess,
+    summary,
+};
+use crate::cause_experiments::{
+    PlanTables, PlanningMode, TrialConnection, TrialPlace, TrialSession, is_executable,
+};
+use crate::environment::quote_literal;
+
+/// First version in which a prepared statement can be planned for any values on request.
+const VERSION_12: u32 = 120_000;
+/// Limit of a search that only reads.
+const READ_ONLY_NOTE: &str = "nothing restores the data of the servers, so the search of remedies only read: statements that write or advance \
+     sequences were planned and not executed, and only settings were tried as remedies, not ANALYZE, CREATE or REINDEX; give --restore or --template";
+
+/// Connection to one server.
+pub(super) struct Side<'a> {
+    connection: TrialConnection<'a>,
+    place: TrialPlace<'a>,
+}
+
+impl<'a> Side<'a> {
+    pub(super) fn new(
+        request: &RemedySearch<'_>,
+        dialer: &'a Dialer,
+        (target, logins): (&'a Target, &'a LoginMap),
+        clock: (&'a SystemClock, i64),
+    ) -> Self {
+        let database = logins.database.as_deref().unwrap_or_default();
+        let session = TrialSession::of_owner(target, database);
+        let mut connection =
+            TrialConnection::new(dialer, session, clock).with_literals(request.literals);
+        if request.access == TrialAccess::ReadOnly {
+            connection = connection.read_only();
+        }
+        Side {
+            connection,
+            place: TrialPlace::new(target, logins),
+        }
+    }
+}
+
+/// Both servers, and what was found so far.
+pub(super) struct StatementSearch<'a> {
+    request: &'a RemedySearch<'a>,
+    old: Side<'a>,
+    new: Side<'a>,
+    /// States of both, as they were before the first trial: a rolled back ANALYZE leaves traces.
+    states: Option<(PlanningState, PlanningState)>,
+    /// Remedies of the statements before.
+    chosen: Vec<RegressionRemedy>,
+    result: RemedySearchResult,
+    /// Statements that a search before examined.
+    known: HashSet<String>,
+    /// Number of queries whose answers were not compared.
+    uncompared: u64,
+}
+
+impl<'a> StatementSearch<'a> {
+    /// Begins with the result of a search that ended early.
+    pub(super) fn new(
+        request: &'a RemedySearch<'a>,
+        (old, new): (Side<'a>, Side<'a>),
+        mut known: RemedySearchResult,
+    ) -> Self {
+        let is_final = |one: &SearchedStatement| one.examination != Examination::NoTime;
+        known.statements.retain(is_final);
+        let statements = known.statements.iter();
+        let fingerprints: HashSet<String> = statements.map(|one| one.fingerprint.clone()).collect();
+        known
+            .regressions
+            .retain(|one| fingerprints.contains(&one.fingerprint));
+        let mut search = StatementSearch {
+            request,
+            old,
+            new,
+            states: None,
+            chosen: Vec::new(),
+            result: RemedySearchResult {
+                regressions: known.regressions,
+                statements: known.statements,
+                findings: known.findings,
+                ..RemedySearchResult::default()
+            },
+            known: fingerprints,
+            uncompared: 0,
+        };
+        let remedies = search.result.regressions.iter();
+        let remedies: Vec<_> = remedies.filter_map(|one| one.remedy.clone()).collect();
+        for remedy in &remedies {
+            search.choose(remedy);
+        }
+        search
+    }
+
+    /// Examines one statement, unless a search before did, or the time is over.
+    pub(super) fn examine(&mut self, statement: &CapturedStatement) {
+        let fingerprint = statement.text.fingerprint.to_string();
+        if self.known.contains(&fingerprint) {
+            return;
+        }
+        let is_over = self.request.interrupt.is_requested() || self.new.connection.is_time_over();
+        let compared = match is_over {
+            true => Err(Examination::NoTime),
+            false => self.enter_and_compare(statement),
+        };
+        let without_work = |note: String| {
+            let sign = statement.sign?;
+            Some(regression(&statement.text, sign, Some(note)))
+        };
+        let (found, examination) = match compared {
+            Ok(found) => (found, Examination::Examined),
+            Err(Examination::Refused(reason)) => {
+                let found = without_work(format!("It was not executed alone: {reason}."));
+                (found.into_iter().collect(), Examination::Refused(reason))
+            }
+            Err(other) => {
+                let note = "There was no time to execute it alone; give more with --within.";
+                let found = without_work(note.to_owned());
+                (found.into_iter().collect(), other)
+            }
+        };
+        self.result.regressions.extend(found);
+        self.result.statements.push(SearchedStatement {
+            fingerprint,
+            captured_us: statement.captured_us,
+            examination,
+        });
+    }
+
+    /// Returns the regressions of a statement; none if it does the same work with the same answer.
+    ///
+    /// # Errors
+    /// With the state of a statement that was not compared.
+    fn enter_and_compare(
+        &mut self,
+        statement: &CapturedStatement,
+    ) -> Result<Vec<UpgradeRegression>, Examination> {
+        let first = statement.sets.first();
+        let Some(first) = first.filter(|first| is_executable(first)) else {
+            let reason = "the workload has no execution of it that can be repeated";
+            return Err(Examination::Refused(reason.to_owned()));
+        };
+        for side in [&mut self.old, &mut self.new] {
+            let entered = side.place.enter(&mut side.connection, first);
+            entered.map_err(Examination::Refused)?;
+        }
+        let compared = self.compare(&statement.text, &statement.sets, statement.sign);
+        // A statement that the end of the time cancelled was not refused.
+        compared.map_err(|reason| match self.new.connection.is_time_over() {
+            true => Examination::NoTime,
+            false => Examination::Refused(reason),
+        })
+    }
+
+    fn compare(
+        &mut self,
+        text: &StatementText,
+        sets: &[Example],
+        sign: Option<RegressionSign>,
+    ) -> Result<Vec<UpgradeRegression>, String> {
+        let (old_settings, new_settings) = (
+            read_settings(&mut self.old.connection)?,
+            read_settings(&mut self.new.connection)?,
+        );
+        let (mut old, mut new) = match self.states.take() {
+            Some(states) => states,
+            None => {
+                let old = PlanningState::read(&mut self.old.connection)?;
+                let mut new = PlanningState::read(&mut self.new.connection)?;
+                self.request.captured.clone_into(&mut new.database);
+                (old, new)
+            }
+        };
+        // Settings are those of the statement's role.
+        self.new.connection.role().clone_into(&mut new.role);
+        (old.settings, new.settings) = (old_settings, new_settings);
+        let found = self.compare_with((&old, &new), text, sets, sign);
+        self.states = Some((old, new));
+        found
+    }
+
+    fn compare_with(
+        &mut self,
+        states: (&PlanningState, &PlanningState),
+        text: &StatementText,
+        sets: &[Example],
+        sign: Option<RegressionSign>,
+    ) -> Result<Vec<UpgradeRegression>, String> {
+        let mut found = Vec::new();
+        found.extend(self.compare_work(states, text, sets, sign)?);
+        // Rows of catalogues, and values such as `ctid` and `version()`, differ between any two servers.
+        if text.class == StatementClass::Select && compare::server_dependence(&text.sql).is_none() {
+            let connections = (&mut self.old.connection, &mut self.new.connection);
+            // A query that cannot be embedded in another one, such as with FOR UPDATE of a view, is not compared.
+            let compared = compare_answers(connections, states, sets);
+            self.uncompared += u64::from(compared.is_err());
+            if let Ok(Some(difference)) = compared {
+                let mut other = regression(text, difference.sign, Some(difference.cause));
+                if let Some(remedy) = difference.remedy {
+                    self.choose(&remedy);
+                    other.status = RemedyStatus::Screened;
+                    other.remedy = Some(remedy);
+                }
+                found.push(other);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Compares the work of a statement, and tries candidates if it is worse.
+    fn compare_work(
+        &mut self,
+        states: (&PlanningState, &PlanningState),
+        text: &StatementText,
+        sets: &[Example],
+        sign: Option<RegressionSign>,
+    ) -> Result<Option<UpgradeRegression>, String> {
+        let mode = self.mode(sets)?;
+        if sign.is_none() && !self.has_other_plan(sets, mode)? {
+            return Ok(None);
+        }
+        let old = measure(&mut self.old.connection, sets, mode)?;
+        let new = measure(&mut self.new.connection, &old.sets, mode)?;
+        if new.sets.len() != old.sets.len() {
+            return Err("an execution fails on the new server".to_owned());
+        }
+        let (old_work, new_work) = (old.work(), new.work());
+        let sign = match (sign, is_worse(old_work, new_work)) {
+            (None, false) => return Ok(None),
+            (sign, _) => sign.unwrap_or(RegressionSign::Work),
+        };
+        let mut found = regression(text, sign, None);
+        (found.old_work, found.new_work) = (Some(old_work), Some(new_work));
+        if !may_be_worse(old_work, new_work) {
+            let note = "Executed alone, it does the same work in the same time as on the old server. The difference depends on \
+                        what else runs.";
+            found.note = Some(note.to_owned());
+            return Ok(Some(found));
+        }
+        let baseline = Baseline {
+            old: &old,
+            new: &new,
+            mode,
+        };
+        let slowest = &new.sets[new.slowest()];
+        let mut tables = PlanTables::new();
+        for side in [&mut self.old, &mut self.new] {
+            tables.extend(side.connection.plan_tables(slowest)?);
+        }
+        self.try_candidates(states, (&baseline, &tables), &mut found);
+        let is_untried = found.note.is_some() || found.tried.iter().any(|one| !one.is_judged);
+        if found.remedy.is_none() {
+            self.examine_samples(states, (&baseline, &tables), &mut found);
+        }
+        let is_risk = sign == RegressionSign::Work && is_risk_only(old_work, new_work);
+        if found.remedy.is_none() && is_risk {
+            self.result.findings.push(format!(
+                "with another plan, a statement reads {:.0} blocks, and {:.0} on the old server, in about the same time; it may be \
+                 slower if they are not in memory: {}",
+                new_work.blocks, old_work.blocks, text.sql
+            ));
+            return Ok(None);
+        }
+        if found.remedy.is_none() && is_untried {
+            found.status = RemedyStatus::Untried;
+        }
+        if found.remedy.is_none() && found.note.is_none() {
+            let note = match (found.tried.is_empty(), is_untried) {
+                (true, _) => "The servers do not differ in anything that affects its plan.",
+                (_, true) => {
+                    "Whether a difference between the servers explains it is open: a candidate failed or was not tried."
+                }
+                _ => "None of the differences between the servers explains it.",
+            };
+            found.note = Some(note.to_owned());
+        }
+        Ok(Some(found))
+    }
+
+    /// Returns how the traffic plans a statement.
+    fn mode(&mut self, sets: &[Example]) -> Result<PlanningMode, String> {
+        let is_prepared = sets
+            .iter()
+            .any(|one| one.is_prepared && !one.parameters.is_empty());
+        let is_new = self.old.connection.version()? >= VERSION_12;
+        Ok(match is_prepared && is_new {
+            true => PlanningMode::Prepared,
+            false => PlanningMode::Custom,
+        })
+    }
+
+    fn has_other_plan(&mut self, sets: &[Example], mode: PlanningMode) -> Result<bool, String> {
+        let plans = |side: &mut Side<'_>| -> Result<Vec<_>, String> {
+            side.connection.begin()?;
+            let shapes = sets.iter().map(|example| {
+                let plan = side.connection.plan(example, mode)?;
+                Ok(plan.shape())
+            });
+            let shapes = shapes.collect();
+            side.connection.roll_back()?;
+            shapes
+        };
+        Ok(plans(&mut self.old)? != plans(&mut self.new)?)
+    }
+
+    /// Tries the candidates until one restores the work of the old server. Of those that only help, the best counts.
+    fn try_candidates(
+        &mut self,
+        states: (&PlanningState, &PlanningState),
+        (baseline, tables): (&Baseline<'_>, &PlanTables),
+        found: &mut UpgradeRegression,
+    ) {
+        let (old, new) = baseline.works();
+        let newly_compiled =
+            baseline.new.compilation_ms() > 0.0 && baseline.old.compilation_ms() == 0.0;
+        let plan_of = |measured: &MeasuredSets| measured.times[baseline.new.slowest()].plan.clone();
+        let (old_plan, new_plan) = (plan_of(baseline.old), plan_of(baseline.new));
+        let statement = SlowStatement {
+            old: &old_plan,
+            new: &new_plan,
+            tables,
+            newly_compiled,
+            chosen: &self.chosen,
+        };
+        let mut best: Option<(f64, Candidate, TrialWork)> = None;
+        for candidate in candidates(states, &statement) {
+            if self.new.connection.is_time_over() {
+                found.note = Some(
+                    "There was no time to try all candidates; give more with --within.".to_owned(),
+                );
+                break;
+            }
+            let access = self.request.access;
+            let tried = try_candidate((&mut self.new.connection, access), &candidate, baseline);
+            let (work, has_old_plan) = (tried.work, tried.has_old_plan);
+            found.tried.push(tried);
+            let Some(work) = work else { continue };
+            let effect = effect((old, new), work, has_old_plan);
+            if effect == Effect::Useless {
+                continue;
+            }
+            let left = match new.blocks > 1.15 * old.blocks {
+                true => work.blocks / new.blocks.max(1.0),
+                false => work.ms / new.ms.max(f64::MIN_POSITIVE),
+            };
+            if best.as_ref().is_none_or(|(least, ..)| left < 0.85 * least) {
+                best = Some((left, candidate, work));
+            }
+            if effect == Effect::Restored {
+                break;
+            }
+        }
+        if let Some((_, candidate, work)) = best {
+            self.choose(&candidate.remedy);
+            found.remedy = Some(candidate.remedy);
+            found.remedied_work = Some(work);
+            found.status = RemedyStatus::Screened;
+        }
+    }
+
+    /// Notes whether the plan of a statement without a remedy depends on the sample of `ANALYZE`.
+    fn examine_samples(
+        &mut self,
+        (old, new): (&PlanningState, &PlanningState),
+        (baseline, tables): (&Baseline<'_>, &PlanTables),
+        found: &mut UpgradeRegression,
+    ) {
+        // A rolled back ANALYZE leaves traces.
+        if self.request.access == TrialAccess::ReadOnly {
+            return;
+        }
+        let connections = [&mut self.old.connection, &mut self.new.connection];
+        match examine_samples(connections, [old, new], (baseline, tables)) {
+            Ok(Some((dependence, tables))) => {
+                found.note = Some(describe(&dependence, &tables));
+                found.sample_dependence = Some(dependence);
+            }
+            Ok(None) => {}
+            Err(reason) => {
+                let note = format!(
+                    "Whether its plan depends on the sample of ANALYZE is not known: {reason}."
+                );
+                found.note.get_or_insert(note);
+            }
+        }
+    }
+
+    /// Gives the expected plans the time until then.
+    pub(super) fn extend_time(&mut self, deadline_ns: i64) {
+        self.new.connection.set_deadline(deadline_ns);
+    }
+
+    /// Plans all statements on the new server with the remedies, and returns the result.
+    pub(super) fn finish(mut self, captured: &[CapturedStatement]) -> RemedySearchResult {
+        for one in captured {
+            let is_over =
+                self.request.interrupt.is_requested() || self.new.connection.is_time_over();
+            if !is_over {
+                let plans = self.expected_plans(&one.text, &one.sets);
+                self.result.plans.extend(plans);
+            }
+        }
+        if self.uncompared > 0 {
+            self.result.findings.push(format!(
+                "the answers of {} queries were not compared alone, since the servers refuse them within another query",
+                self.uncompared
+            ));
+        }
+        let mut notes = self.result.findings.clone();
+        if self.request.access == TrialAccess::ReadOnly {
+            notes.push(READ_ONLY_NOTE.to_owned());
+        }
+        for (reason, number) in self.result.coverage().not_examined {
+            notes.push(format!(
+                "{number} statements were not examined alone in the search of remedies: {reason}"
+            ));
+        }
+        self.result.notes = notes;
+        self.result
+    }
+
+    /// Returns the plans of a statement with its own remedy and all settings; `None` if it cannot be planned.
+    fn expected_plans(&mut self, text: &StatementText, sets: &[Example]) -> Option<ExpectedPlans> {
+        sets.first().filter(|first| is_executable(first))?;
+        let fingerprint = text.fingerprint.to_string();
+        let own = self.result.regressions.iter();
+        let own = own.filter(|one| one.fingerprint == fingerprint);
+        // Sessions do not have advice.
+        let own = own
+            .filter_map(|one| one.remedy.as_ref())
+            .filter(|remedy| remedy.setting.is_none() && remedy.kind != RemedyKind::PlanAdvice)
+            .flat_map(|remedy| remedy.statements.iter().cloned());
+        let own: Vec<String> = own.collect();
+        let has_one_session =
+            |a: &Example, b: &Example| (&a.user, &a.settings) == (&b.user, &b.settings);
+        let mut plans = Vec::new();
+        for group in sets.chunk_by(has_one_session) {
+            plans.extend(self.plans_in_session(group, &own)?);
+        }
+        Some(ExpectedPlans {
+            fingerprint,
+            sql: text.sql.clone(),
+            plans,
+        })
+    }
+
+    /// Plans executions of sessions with the same role and settings, with the remedies of settings and the statements `own`.
+    fn plans_in_session(&mut self, sets: &[Example], own: &[String]) -> Option<Vec<ExpectedPlan>> {
+        let side = &mut self.new;
+        side.place.enter(&mut side.connection, sets.first()?).ok()?;
+        let role = side.connection.role();
+        let is_in_force =
+            |one: &&RegressionRemedy| one.role.as_deref().is_none_or(|wanted| wanted == role);
+        let mut settings: Vec<&RegressionRemedy> = self.chosen.iter().filter(is_in_force).collect();
+        // Those of a role override those of the database.
+        settings.sort_by_key(|one| one.role.is_some());
+        let settings = settings.iter().filter_map(|one| one.setting.as_ref());
+        let settings =
+            settings.map(|(name, value)| format!("SET LOCAL {name} = {}", quote_literal(value)));
+        let setup: Vec<String> = settings.chain(own.iter().cloned()).collect();
+        side.connection.begin().ok()?;
+        let ready = side.connection.set_up(&setup).is_ok();
+        let plans = sets.iter().map(|example| {
+            let plan = side.connection.plan(example, PlanningMode::Custom).ok()?;
+            Some(ExpectedPlan {
+                execution: (example.session, example.sequence),
+                role: (!example.user.is_empty()).then(|| side.connection.role().to_owned()),
+                shape: plan.lasting_shape().to_string(),
+                summary: summary(&plan),
+            })
+        });
+        let plans: Option<Vec<ExpectedPlan>> = plans.collect();
+        side.connection.roll_back().ok()?;
+        plans.filter(|_| ready)
+    }
+
+    fn choose(&mut self, remedy: &RegressionRemedy) {
+        if !self.chosen.contains(remedy) {
+            self.chosen.push(remedy.clone());
+        }
+    }
+}
+
+fn regression(
+    text: &StatementText,
+    sign: RegressionSign,
+    note: Option<String>,
+) -> UpgradeRegression {
+    UpgradeRegression {
+        fingerprint: text.fingerprint.to_string(),
+        sql: text.sql.clone(),
+        sign,
+        before: None,
+        after: None,
+        old_work: None,
+        new_work: None,
+        remedied_work: None,
+        note,
+        sample_dependence: None,
+        remedy: None,
+        status: RemedyStatus::NotFound,
+        tried: Vec::new(),
+    }
+}
