@@ -280,7 +280,11 @@ fn upgraded_server_of_the_user_without_analyze_statistics_and_jit_settings_shows
         &format!("{PLACES}; ALTER DATABASE postgres SET jit_above_cost = 10"),
     );
     let sides = directory.path().join("sides").display().to_string();
-    let restore = format!("echo $REHEARSE_SIDE $PGPORT $PGDATABASE >> {sides}");
+    let restore = format!(
+        "echo $REHEARSE_SIDE $PGPORT $PGDATABASE >> {sides}; [ $REHEARSE_SIDE = old ] || psql -qX -v ON_ERROR_STOP=1 \
+         -c 'DROP STATISTICS IF EXISTS public.place_pairs' \
+         -c \"DELETE FROM pg_statistic WHERE starelid = 'public.places'::regclass\""
+    );
     let output = directory.path().join("own.upgrade").display().to_string();
     let done = rehearse(&[
         "upgrade",

@@ -184,6 +184,21 @@ impl<'a> TrialConnection<'a> {
         self.limit(STATEMENT_TIME)
     }
 
+    /// Executes statements that stay, all or none.
+    ///
+    /// # Errors
+    /// With the message of the server. A connection that only reads is refused by it.
+    pub(crate) fn execute_lasting(&mut self, statements: &[String]) -> Result<(), String> {
+        self.begin()?;
+        let executed = self
+            .set_up(statements)
+            .and_then(|()| self.query("COMMIT").map(drop));
+        if executed.is_err() {
+            self.roll_back()?;
+        }
+        executed
+    }
+
     /// Ends the transaction and all that was done in it.
     pub(crate) fn roll_back(&mut self) -> Result<(), String> {
         let literals = self.literals;

@@ -1,5 +1,6 @@
 //! Report from the parts of a rehearsal.
 
+use compare::StatementComparison;
 use compare::proof::Effect;
 use run::{Captured, Outcome, RunReader};
 use workload::WorkloadReader;
@@ -16,10 +17,14 @@ use super::{MARGIN, PreparedServers, RehearsalServers, UpgradeRequest};
 use crate::failure::Failure;
 use crate::plan_check::PlanCheck;
 use crate::proof::{ProofJournal, ProofReport, ProofSideReport};
-use crate::upgrade_inspect::UpgradeInspection;
+use crate::upgrade_inspect::{UpgradeCheck, UpgradeFinding, UpgradeInspection};
+use crate::upgrade_remedies::{RegressionSign, UpgradeRegression};
 
 /// Largest number of statements with rows of the server that a note names.
 const SERVER_ROWS_NAMED_MAX: usize = 5;
+
+/// Largest number of tables with other data that a note names.
+const TABLES_NAMED_MAX: usize = 5;
 
 /// Assembles the report, and decides.
 ///
@@ -54,6 +59,7 @@ pub(super) fn assemble(
             data.uncounted.join(", ")
         ));
     }
+    let data_text = data.as_ref().and_then(other_data_text);
     notes.extend(note_on_server_rows(&remedies.evidence.rows_of_server));
     let side = proof.sides.into_iter().next();
     let mut report = UpgradeReport {
@@ -86,7 +92,7 @@ pub(super) fn assemble(
         faster: 0,
         errors: Vec::new(),
         other_rows: 0,
-        regressions: remedies.regressions,
+        regressions: with_other_data(remedies.regressions, data_text.as_deref()),
         remedied: remedies.proof,
         plans: plans.ok(),
         restore_errors,
@@ -102,6 +108,7 @@ pub(super) fn assemble(
         report.errors = side.errors;
         report.other_rows = report.evidence.other_rows;
     }
+    report.notes.extend(note_on_commits(&report));
     let unequal_hosts = servers.unequal_hosts.as_deref();
     (report.decision, report.reasons) = decision::decide(&report, unequal_hosts);
     limit_by_builds(&mut report, servers);
@@ -141,6 +148,81 @@ fn add_refusal(report: &mut UpgradeReport, messages: &[String]) {
         );
         report.reasons.insert(0, reason);
     }
+}
+
+/// Names the settings that explain slower commits; `None` if no commit is slower, or they are equal.
+fn note_on_commits(report: &UpgradeReport) -> Option<String> {
+    let is_commit = |one: &StatementComparison| {
+        let sql = one.sql.as_deref().unwrap_or_default().to_ascii_lowercase();
+        ["commit", "end"].contains(&sql.split_whitespace().next().unwrap_or_default())
+    };
+    let mut slower = report.slower.iter().chain(&report.suspected);
+    slower.find(|one| is_commit(one))?;
+    let settings = commit_settings(&report.inspection.findings);
+    (!settings.is_empty()).then(|| {
+        format!(
+            "COMMIT is slower, and the servers differ in settings that act on it: {}",
+            settings.join(", ")
+        )
+    })
+}
+
+/// Returns the differing settings that act on commits, with their values.
+fn commit_settings(findings: &[UpgradeFinding]) -> Vec<String> {
+    const NAMES: [&str; 5] = [
+        "fsync",
+        "synchronous_commit",
+        "full_page_writes",
+        "commit_delay",
+        "commit_siblings",
+    ];
+    let differing = findings.iter();
+    let differing = differing.filter(|one| one.check == UpgradeCheck::DifferingSettings);
+    let objects = differing.flat_map(|one| &one.objects);
+    let of_commits =
+        objects.filter(|one| NAMES.contains(&one.name.as_str()) || one.name.starts_with("wal_"));
+    of_commits
+        .map(|one| match &one.detail {
+            Some(detail) => format!("{} ({detail})", one.name),
+            None => one.name.clone(),
+        })
+        .collect()
+}
+
+/// Names the tables that began with other data; `None` if there are none.
+fn other_data_text(data: &DataComparison) -> Option<String> {
+    let tables = data.differing.iter().take(TABLES_NAMED_MAX);
+    let tables: Vec<String> = tables
+        .map(|one| match one.rows {
+            Some([old, new]) => format!("{} ({old} rows, {new} on the new server)", one.name),
+            None => one.name.clone(),
+        })
+        .collect();
+    let more = match data.differing.len() - tables.len() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    (!tables.is_empty()).then(|| {
+        format!(
+            "Tables began with other data, so that other rows are expected: {}{more}.",
+            tables.join(", ")
+        )
+    })
+}
+
+/// States first at each statement with other rows that tables began with other data.
+fn with_other_data(
+    mut regressions: Vec<UpgradeRegression>,
+    text: Option<&str>,
+) -> Vec<UpgradeRegression> {
+    let Some(text) = text else { return regressions };
+    for one in &mut regressions {
+        if one.sign == RegressionSign::OtherRows {
+            let note = one.note.take().unwrap_or_default();
+            one.note = Some(format!("{text} {note}").trim_end().to_owned());
+        }
+    }
+    regressions
 }
 
 /// Names the statements with other rows that read only catalogues, settings or the version.
@@ -240,6 +322,9 @@ mod tests {
     use workload::Sqlstate;
 
     use super::*;
+    use crate::upgrade_inspect::{UpgradeObject, UpgradeSeverity};
+    use crate::upgrade_rehearsal::DifferingTable;
+    use crate::upgrade_remedies::RemedyStatus;
 
     #[test]
     fn statement_that_fails_and_did_not_fail_in_the_capture_is_not_rehearsed() {
@@ -259,5 +344,68 @@ mod tests {
             (2, 20)
         );
         assert_eq!(coverage.failed, BTreeMap::from([("42P01".to_owned(), 1)]));
+    }
+
+    #[test]
+    fn other_data_are_named_first_at_statements_with_other_rows_only() {
+        let data = DataComparison {
+            differing: vec![DifferingTable {
+                name: "sales.orders".to_owned(),
+                rows: Some([80_000, 80_052]),
+                bytes: [1, 1],
+            }],
+            ..DataComparison::default()
+        };
+        let regression = |sign| UpgradeRegression {
+            fingerprint: String::new(),
+            sql: String::new(),
+            sign,
+            before: None,
+            after: None,
+            old_work: None,
+            new_work: None,
+            remedied_work: None,
+            note: Some("The answers differ.".to_owned()),
+            sample_dependence: None,
+            remedy: None,
+            status: RemedyStatus::NotFound,
+            tried: Vec::new(),
+        };
+        let all = [RegressionSign::OtherRows, RegressionSign::Slower].map(regression);
+        let text = other_data_text(&data);
+        let found = with_other_data(all.into(), text.as_deref());
+        let notes = found
+            .iter()
+            .map(|one| one.note.as_deref().unwrap_or_default());
+        let notes: Vec<&str> = notes.collect();
+        assert!(
+            notes[0].starts_with("Tables began with other data"),
+            "{notes:?}"
+        );
+        assert!(notes[0].contains("sales.orders (80000 rows, 80052 on the new server)"));
+        assert_eq!(notes[1], "The answers differ.");
+        assert_eq!(other_data_text(&DataComparison::default()), None);
+    }
+
+    #[test]
+    fn settings_that_act_on_commits_are_named_with_their_values() {
+        let object = |name: &str| UpgradeObject {
+            database: None,
+            name: name.to_owned(),
+            detail: Some("off → on".to_owned()),
+            statement: None,
+        };
+        let finding = UpgradeFinding {
+            check: UpgradeCheck::DifferingSettings,
+            severity: UpgradeSeverity::MendAfter,
+            message: String::new(),
+            reason: String::new(),
+            remedy: String::new(),
+            objects: ["jit", "fsync", "wal_compression"].map(object).into(),
+        };
+        assert_eq!(
+            commit_settings(&[finding]),
+            ["fsync (off → on)", "wal_compression (off → on)"]
+        );
     }
 }

@@ -284,7 +284,17 @@ fn against(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<Objection> {
     let steady = outcome.slower.iter();
     let steady = steady.filter(|one| !has_sampled_plan(report, one));
     let steady = steady.count();
-    let slower = Objection::counted(steady, "statement is slower.", "statements are slower.");
+    let is_remedied = report.remedied.as_ref().is_some_and(|one| one.blocks > 0);
+    let with = if is_remedied {
+        " with all remedies"
+    } else {
+        ""
+    };
+    let slower = Objection::counted(
+        steady,
+        &format!("statement is slower{with}."),
+        &format!("statements are slower{with}."),
+    );
     objections.extend(slower.map(Objection::by_time));
     objections.extend(without_remedy(report));
     for finding in missing_data(report) {

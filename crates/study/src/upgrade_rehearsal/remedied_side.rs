@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::proof::{Change, ProofSide};
 use crate::sweep::Setting;
 use crate::upgrade_remedies::{
-    RegressionRemedy, SettingScope, UpgradeRegression, remedy_script, setting_statement,
+    RegressionRemedy, RemedySearchResult, SettingScope, setting_statement,
 };
 
 /// Reason why the setting of a role is not proved.
@@ -25,11 +25,11 @@ pub(super) struct RemediedServers<'a> {
 
 impl RemediedServers<'_> {
     /// Returns the new side with all remedies.
-    pub(super) fn side(&self, regressions: &[UpgradeRegression]) -> Result<ProofSide, Failure> {
+    pub(super) fn side(&self, found: &RemedySearchResult) -> Result<ProofSide, Failure> {
         let RemediedState {
             settings,
             statements,
-        } = self.state(regressions)?;
+        } = self.state(found)?;
         let mut changes = vec![self.servers.change.clone()];
         if !settings.is_empty() {
             changes.push(Change::Settings(settings));
@@ -48,10 +48,10 @@ impl RemediedServers<'_> {
 
     /// Returns the statements as they are printed. On a server of the user nothing of them must stay: on a database that is
     /// dropped, settings are those of this database; on another one, they hold for the sessions of the replays.
-    fn state(&self, regressions: &[UpgradeRegression]) -> Result<RemediedState, Failure> {
+    fn state(&self, found: &RemedySearchResult) -> Result<RemediedState, Failure> {
         let mut side = RemediedState {
             settings: Vec::new(),
-            statements: remedy_script(regressions),
+            statements: found.script(),
         };
         let RehearsalServers::Own(own) = &self.request.servers else {
             return Ok(side);
@@ -59,7 +59,7 @@ impl RemediedServers<'_> {
         let is_dropped = own.place.template.is_some();
         let database = own.target.database.as_deref().unwrap_or_default();
         let role_of_all = self.role_of_all_sessions()?;
-        for remedy in regressions.iter().filter_map(|one| one.remedy.as_ref()) {
+        for remedy in (found.regressions.iter()).filter_map(|one| one.remedy.as_ref()) {
             let Some((name, value)) = &remedy.setting else {
                 continue;
             };

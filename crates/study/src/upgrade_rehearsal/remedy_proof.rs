@@ -32,7 +32,7 @@ use crate::proof::{
 };
 use crate::upgrade_remedies::{
     MeasuredFactor, RegressionSign, RemedyKind, RemedySearch, RemedySearchResult, RemedyStatus,
-    UpgradeRegression, has_more_blocks, remedy_script, search_remedies,
+    UpgradeRegression, has_more_blocks, search_remedies,
 };
 use crate::upgrade_verify::{KnownFindings, UpgradeExpectations, inspect_alone};
 
@@ -124,7 +124,7 @@ impl RemedyInputs<'_> {
         for one in &mut searched.found.regressions {
             one.before = factors.get(&one.fingerprint).copied();
         }
-        if !remedy_script(&searched.found.regressions).is_empty() {
+        if !searched.found.script().is_empty() {
             match self.prove(&mut searched, display, finish) {
                 Ok((proof, comparison)) => {
                     found.proof = Some(proof);
@@ -178,13 +178,13 @@ impl RemedyInputs<'_> {
             Some(known) => known,
             None => SearchFile::default(),
         };
-        let remedies = remedy_script(&known.found.regressions);
+        let remedies = known.found.script();
         let left = limit.saturating_sub(Duration::from_secs_f64(known.search_s));
         let clock = SystemClock::start();
         let begun_ns = clock.now_ns();
         let found = self.search_on_servers(side, left.max(SEARCH_MIN), known.found)?;
         super::refuse_stopped(self.interrupt)?;
-        if remedy_script(&found.regressions) != remedies {
+        if found.script() != remedies {
             self.discard_proof()?;
         }
         let searched = SearchFile {
@@ -266,7 +266,7 @@ impl RemedyInputs<'_> {
         display: &mut dyn ProofDisplay,
         finish: FinishProof<'_>,
     ) -> Result<(RemedyProof, Option<Comparison>), Failure> {
-        let statements = remedy_script(&searched.found.regressions);
+        let statements = searched.found.script();
         notes::note(&format!(
             "Replaying on both versions, the new one with {} of remedies.",
             match statements.len() {
@@ -285,10 +285,7 @@ impl RemedyInputs<'_> {
             servers: self.servers,
             whole: self.whole,
         };
-        let sides = vec![
-            ProofSide::default(),
-            remedied.side(&searched.found.regressions)?,
-        ];
+        let sides = vec![ProofSide::default(), remedied.side(&searched.found)?];
         let begun = &|_: &Path| Ok(());
         let (journal, ended) =
             perform_proof(&proof, sides, self.whole, self.interrupt, begun, display)?;

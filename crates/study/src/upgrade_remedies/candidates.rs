@@ -135,6 +135,82 @@ fn analyze_all(found: Vec<(&TableState, String)>) -> Option<Candidate> {
     )
 }
 
+/// Returns what the new server lacks, with its statements in the order of their execution: statistics of tables, extended
+/// statistics, and valid indexes. `only` limits it to the tables of a statement.
+pub(super) fn lacking(
+    (old, new): (&PlanningState, &PlanningState),
+    only: Option<&PlanTables>,
+) -> Vec<RegressionRemedy> {
+    let tables: Vec<PairedTable<'_>> = match only {
+        Some(tables) => paired_tables(old, new, tables),
+        None => {
+            let pairs = new.tables.iter();
+            let pairs = pairs.filter_map(|after| Some((old.table(&after.name)?, after)));
+            pairs.collect()
+        }
+    };
+    let mut all = extended_statistics(old, new, &tables);
+    // An index of another collation is valid. Whether it matters is searched for each statement.
+    let is_valid = |name: &str| new.indexes.iter().any(|one| one.valid && one.name == name);
+    let mut indexes = indexes(old, new, &tables);
+    indexes.retain(|one| {
+        let name = one.remedy.statements[0].strip_prefix("REINDEX INDEX ");
+        name.is_none_or(|name| !is_valid(name))
+    });
+    all.extend(indexes);
+    all.extend(lacking_statistics(&tables));
+    all.into_iter().map(|one| one.remedy).collect()
+}
+
+/// Joins what the new server lacks for one statement; `None` if it lacks nothing.
+pub(super) fn joined_remedy(all: Vec<RegressionRemedy>) -> Option<RegressionRemedy> {
+    let mut rest = all.into_iter();
+    let mut first = rest.next()?;
+    for one in rest {
+        for (text, more) in [(&mut first.cause, one.cause), (&mut first.risk, one.risk)] {
+            if !text.contains(&more) {
+                let gap = if text.is_empty() { "" } else { " " };
+                *text = format!("{text}{gap}{more}");
+            }
+        }
+        first.statements.extend(one.statements);
+    }
+    first.statements = in_order(first.statements);
+    Some(first)
+}
+
+/// Sorts statements into an order in which they can be executed, without repetitions: objects first, then indexes that are
+/// built again, then ANALYZE, which fills extended statistics, and settings.
+pub(super) fn in_order(statements: impl IntoIterator<Item = String>) -> Vec<String> {
+    const STEPS: [&str; 3] = ["CREATE ", "REINDEX ", "ANALYZE "];
+    let mut known: Vec<String> = Vec::new();
+    for statement in statements {
+        if !known.contains(&statement) {
+            known.push(statement);
+        }
+    }
+    known.sort_by_key(|one| {
+        let before = STEPS.iter().take_while(|step| !one.starts_with(**step));
+        before.count()
+    });
+    known
+}
+
+/// Returns ANALYZE of the tables without statistics.
+fn lacking_statistics(tables: &[PairedTable<'_>]) -> Option<Candidate> {
+    let found = tables
+        .iter()
+        .filter(|(before, after)| after.has_data && before.has_statistics && !after.has_statistics);
+    let found = found.map(|(_, after)| {
+        let cause = format!(
+            "The table {} has no statistics on the new server.",
+            after.name
+        );
+        (*after, cause)
+    });
+    analyze_all(found.collect())
+}
+
 /// Returns ANALYZE of the tables whose statistics are missing or of another size.
 fn table_statistics(tables: &[PairedTable<'_>]) -> Option<Candidate> {
     let found = tables.iter().filter_map(|(before, after)| {

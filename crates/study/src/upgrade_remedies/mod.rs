@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! statements that got slower, plan that does more work, other answers
-//!   ─► state of both servers ─► differences that may be the cause ─► each tried in a transaction that is rolled back
+//!   ─► state of both servers ─► missing statistics and indexes are put in place, all together
+//!   ─► other differences that may be the cause ─► each tried in a transaction that is rolled back
 //!   ─► the first that restores the work of the old server
 //! ```
 //!
@@ -14,6 +15,7 @@
 mod answers;
 mod candidates;
 mod coverage;
+mod missing_objects;
 mod plan_advice;
 mod planning_state;
 mod result;
@@ -39,6 +41,7 @@ use workload::{Literals, StatementText, WorkloadReader};
 use crate::error::ExperimentError;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use candidates::in_order;
 pub use coverage::SearchCoverage;
 use coverage::{Examination, SearchedStatement};
 pub(crate) use planning_state::SettingScope;
@@ -50,6 +53,8 @@ pub(crate) use setting_candidates::setting_statement;
 use statement_search::{Side, StatementSearch};
 pub(crate) use trial::has_more_blocks;
 
+/// Share of the time in which statements are measured before missing objects are put in place.
+const MEASURING_SHARE: f64 = 0.35;
 /// Share of the time for the expected plans.
 const PLANS_SHARE: f64 = 0.15;
 
@@ -89,6 +94,9 @@ pub(crate) enum TrialAccess {
 pub(crate) struct RemedySearchResult {
     /// Statements that are worse.
     pub(crate) regressions: Vec<UpgradeRegression>,
+    /// Statistics and indexes that the new server lacks. They are put in place before the search.
+    #[serde(default)]
+    pub(crate) missing: Vec<RegressionRemedy>,
     /// Plans on the new server with the remedies.
     pub(crate) plans: Vec<ExpectedPlans>,
     /// Statements of the captured database.
@@ -100,6 +108,11 @@ pub(crate) struct RemedySearchResult {
 }
 
 impl RemedySearchResult {
+    /// Returns the statements of all remedies, in an order in which they can be executed.
+    pub(crate) fn script(&self) -> Vec<String> {
+        remedy_script(&self.missing, &self.regressions)
+    }
+
     /// Returns the extent of the search.
     pub(crate) fn coverage(&self) -> SearchCoverage {
         let planned: HashSet<&str> = self.plans.iter().map(|one| &*one.fingerprint).collect();
@@ -157,10 +170,12 @@ pub(crate) fn search_remedies(
         database: target.database.clone(),
         ..request.logins.clone()
     });
-    let time = (&clock, after(request.limit.mul_f64(1.0 - PLANS_SHARE)));
+    let time = (&clock, after(request.limit.mul_f64(MEASURING_SHARE)));
     let old = Side::new(request, &old_dialer, (request.old, &old_logins), time);
     let new = Side::new(request, &new_dialer, (request.new, &new_logins), time);
     let mut servers = StatementSearch::new(request, (old, new), known);
+    let search_end = after(request.limit.mul_f64(1.0 - PLANS_SHARE));
+    servers.put_in_place(&captured, search_end);
     for one in &captured {
         servers.examine(one);
     }
@@ -224,16 +239,9 @@ pub(crate) fn summary(plan: &Plan) -> String {
     }
 }
 
-/// Returns the statements of all remedies without repetitions, in an order in which they can be executed: objects and settings
-/// first, then ANALYZE, which fills them.
-pub(crate) fn remedy_script(regressions: &[UpgradeRegression]) -> Vec<String> {
+/// Returns the statements of what was put in place first and of all remedies, in an order in which they can be executed.
+fn remedy_script(missing: &[RegressionRemedy], regressions: &[UpgradeRegression]) -> Vec<String> {
     let remedies = regressions.iter().filter_map(|one| one.remedy.as_ref());
-    let mut statements: Vec<&String> = Vec::new();
-    for statement in remedies.flat_map(|remedy| &remedy.statements) {
-        if !statements.contains(&statement) {
-            statements.push(statement);
-        }
-    }
-    statements.sort_by_key(|statement| statement.starts_with("ANALYZE"));
-    statements.into_iter().cloned().collect()
+    let all = missing.iter().chain(remedies);
+    in_order(all.flat_map(|remedy| remedy.statements.iter().cloned()))
 }

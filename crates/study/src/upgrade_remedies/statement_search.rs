@@ -1,12 +1,12 @@
 //! Compares one statement after the other alone on both servers, and tries candidates for those that are worse.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use clock::SystemClock;
 use connect::login::Dialer;
 use observe::Example;
 use replay::{LoginMap, Target};
-use sql::StatementClass;
+use sql::{Fingerprint, StatementClass};
 use workload::StatementText;
 
 use super::answers::compare_answers;
@@ -38,7 +38,7 @@ const READ_ONLY_NOTE: &str = "nothing restores the data of the servers, so the s
 
 /// Connection to one server.
 pub(super) struct Side<'a> {
-    connection: TrialConnection<'a>,
+    pub(super) connection: TrialConnection<'a>,
     place: TrialPlace<'a>,
 }
 
@@ -65,14 +65,18 @@ impl<'a> Side<'a> {
 
 /// Both servers, and what was found so far.
 pub(super) struct StatementSearch<'a> {
-    request: &'a RemedySearch<'a>,
-    old: Side<'a>,
-    new: Side<'a>,
+    pub(super) request: &'a RemedySearch<'a>,
+    pub(super) old: Side<'a>,
+    pub(super) new: Side<'a>,
     /// States of both, as they were before the first trial: a rolled back ANALYZE leaves traces.
-    states: Option<(PlanningState, PlanningState)>,
+    pub(super) states: Option<(PlanningState, PlanningState)>,
+    /// States of both before missing objects were put in place.
+    pub(super) initial: Option<(PlanningState, PlanningState)>,
+    /// Executions on the new server before that.
+    pub(super) measured_before: HashMap<Fingerprint, MeasuredSets>,
     /// Remedies of the statements before.
     chosen: Vec<RegressionRemedy>,
-    result: RemedySearchResult,
+    pub(super) result: RemedySearchResult,
     /// Statements that a search before examined.
     known: HashSet<String>,
     /// Number of queries whose answers were not compared.
@@ -98,6 +102,8 @@ impl<'a> StatementSearch<'a> {
             old,
             new,
             states: None,
+            initial: None,
+            measured_before: HashMap::new(),
             chosen: Vec::new(),
             result: RemedySearchResult {
                 regressions: known.regressions,
@@ -164,16 +170,32 @@ impl<'a> StatementSearch<'a> {
             let reason = "the workload has no execution of it that can be repeated";
             return Err(Examination::Refused(reason.to_owned()));
         };
-        for side in [&mut self.old, &mut self.new] {
-            let entered = side.place.enter(&mut side.connection, first);
-            entered.map_err(Examination::Refused)?;
-        }
+        self.enter(first).map_err(Examination::Refused)?;
         let compared = self.compare(&statement.text, &statement.sets, statement.sign);
         // A statement that the end of the time cancelled was not refused.
         compared.map_err(|reason| match self.new.connection.is_time_over() {
             true => Examination::NoTime,
             false => Examination::Refused(reason),
         })
+    }
+
+    /// Takes the role and the settings of the session of an execution on both servers.
+    pub(super) fn enter(&mut self, example: &Example) -> Result<(), String> {
+        for side in [&mut self.old, &mut self.new] {
+            side.place.enter(&mut side.connection, example)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the states of both servers, or reads them.
+    pub(super) fn take_states(&mut self) -> Result<(PlanningState, PlanningState), String> {
+        if let Some(states) = self.states.take() {
+            return Ok(states);
+        }
+        let old = PlanningState::read(&mut self.old.connection)?;
+        let mut new = PlanningState::read(&mut self.new.connection)?;
+        self.request.captured.clone_into(&mut new.database);
+        Ok((old, new))
     }
 
     fn compare(
@@ -186,15 +208,7 @@ impl<'a> StatementSearch<'a> {
             read_settings(&mut self.old.connection)?,
             read_settings(&mut self.new.connection)?,
         );
-        let (mut old, mut new) = match self.states.take() {
-            Some(states) => states,
-            None => {
-                let old = PlanningState::read(&mut self.old.connection)?;
-                let mut new = PlanningState::read(&mut self.new.connection)?;
-                self.request.captured.clone_into(&mut new.database);
-                (old, new)
-            }
-        };
+        let (mut old, mut new) = self.take_states()?;
         // Settings are those of the statement's role.
         self.new.connection.role().clone_into(&mut new.role);
         (old.settings, new.settings) = (old_settings, new_settings);
@@ -240,7 +254,8 @@ impl<'a> StatementSearch<'a> {
         sign: Option<RegressionSign>,
     ) -> Result<Option<UpgradeRegression>, String> {
         let mode = self.mode(sets)?;
-        if sign.is_none() && !self.has_other_plan(sets, mode)? {
+        let before = self.measured_before.remove(&text.fingerprint);
+        if sign.is_none() && before.is_none() && !self.has_other_plan(sets, mode)? {
             return Ok(None);
         }
         let old = measure(&mut self.old.connection, sets, mode)?;
@@ -249,12 +264,26 @@ impl<'a> StatementSearch<'a> {
             return Err("an execution fails on the new server".to_owned());
         }
         let (old_work, new_work) = (old.work(), new.work());
-        let sign = match (sign, is_worse(old_work, new_work)) {
+        let before = before.filter(|one| one.sets.len() == old.sets.len());
+        let first_work = before.as_ref().map_or(new_work, MeasuredSets::work);
+        let sign = match (
+            sign,
+            is_worse(old_work, new_work) || is_worse(old_work, first_work),
+        ) {
             (None, false) => return Ok(None),
             (sign, _) => sign.unwrap_or(RegressionSign::Work),
         };
         let mut found = regression(text, sign, None);
-        (found.old_work, found.new_work) = (Some(old_work), Some(new_work));
+        (found.old_work, found.new_work) = (Some(old_work), Some(first_work));
+        let in_place = before.map_or(Ok(None), |before| {
+            self.remedy_in_place(&old, (&before, &new))
+        })?;
+        if let Some(remedy) = in_place {
+            found.remedy = Some(remedy);
+            found.remedied_work = Some(new_work);
+            found.status = RemedyStatus::Screened;
+            return Ok(Some(found));
+        }
         if !may_be_worse(old_work, new_work) {
             let note = "Executed alone, it does the same work in the same time as on the old server. The difference depends on \
                         what else runs.";
@@ -302,7 +331,7 @@ impl<'a> StatementSearch<'a> {
     }
 
     /// Returns how the traffic plans a statement.
-    fn mode(&mut self, sets: &[Example]) -> Result<PlanningMode, String> {
+    pub(super) fn mode(&mut self, sets: &[Example]) -> Result<PlanningMode, String> {
         let is_prepared = sets
             .iter()
             .any(|one| one.is_prepared && !one.parameters.is_empty());
@@ -313,7 +342,11 @@ impl<'a> StatementSearch<'a> {
         })
     }
 
-    fn has_other_plan(&mut self, sets: &[Example], mode: PlanningMode) -> Result<bool, String> {
+    pub(super) fn has_other_plan(
+        &mut self,
+        sets: &[Example],
+        mode: PlanningMode,
+    ) -> Result<bool, String> {
         let plans = |side: &mut Side<'_>| -> Result<Vec<_>, String> {
             side.connection.begin()?;
             let shapes = sets.iter().map(|example| {
@@ -347,7 +380,8 @@ impl<'a> StatementSearch<'a> {
             chosen: &self.chosen,
         };
         let mut best: Option<(f64, Candidate, TrialWork)> = None;
-        for candidate in candidates(states, &statement) {
+        let accepted = self.accepted_settings();
+        for mut candidate in candidates(states, &statement) {
             if self.new.connection.is_time_over() {
                 found.note = Some(
                     "There was no time to try all candidates; give more with --within.".to_owned(),
@@ -355,6 +389,7 @@ impl<'a> StatementSearch<'a> {
                 break;
             }
             let access = self.request.access;
+            candidate.trial.splice(0..0, accepted.iter().cloned());
             let tried = try_candidate((&mut self.new.connection, access), &candidate, baseline);
             let (work, has_old_plan) = (tried.work, tried.has_old_plan);
             found.tried.push(tried);
@@ -409,8 +444,9 @@ impl<'a> StatementSearch<'a> {
         }
     }
 
-    /// Gives the expected plans the time until then.
+    /// Gives the following steps the time until then.
     pub(super) fn extend_time(&mut self, deadline_ns: i64) {
+        self.old.connection.set_deadline(deadline_ns);
         self.new.connection.set_deadline(deadline_ns);
     }
 
@@ -454,7 +490,9 @@ impl<'a> StatementSearch<'a> {
             .filter_map(|one| one.remedy.as_ref())
             .filter(|remedy| remedy.setting.is_none() && remedy.kind != RemedyKind::PlanAdvice)
             .flat_map(|remedy| remedy.statements.iter().cloned());
-        let own: Vec<String> = own.collect();
+        let missing = self.result.missing.iter();
+        let in_place: Vec<&String> = missing.flat_map(|one| &one.statements).collect();
+        let own: Vec<String> = own.filter(|text| !in_place.contains(&text)).collect();
         let has_one_session =
             |a: &Example, b: &Example| (&a.user, &a.settings) == (&b.user, &b.settings);
         let mut plans = Vec::new();
@@ -472,16 +510,9 @@ impl<'a> StatementSearch<'a> {
     fn plans_in_session(&mut self, sets: &[Example], own: &[String]) -> Option<Vec<ExpectedPlan>> {
         let side = &mut self.new;
         side.place.enter(&mut side.connection, sets.first()?).ok()?;
-        let role = side.connection.role();
-        let is_in_force =
-            |one: &&RegressionRemedy| one.role.as_deref().is_none_or(|wanted| wanted == role);
-        let mut settings: Vec<&RegressionRemedy> = self.chosen.iter().filter(is_in_force).collect();
-        // Those of a role override those of the database.
-        settings.sort_by_key(|one| one.role.is_some());
-        let settings = settings.iter().filter_map(|one| one.setting.as_ref());
-        let settings =
-            settings.map(|(name, value)| format!("SET LOCAL {name} = {}", quote_literal(value)));
-        let setup: Vec<String> = settings.chain(own.iter().cloned()).collect();
+        let mut setup = self.accepted_settings();
+        setup.extend_from_slice(own);
+        let side = &mut self.new;
         side.connection.begin().ok()?;
         let ready = side.connection.set_up(&setup).is_ok();
         let plans = sets.iter().map(|example| {
@@ -496,6 +527,20 @@ impl<'a> StatementSearch<'a> {
         let plans: Option<Vec<ExpectedPlan>> = plans.collect();
         side.connection.roll_back().ok()?;
         plans.filter(|_| ready)
+    }
+
+    /// Returns the settings of accepted remedies that are in force for the role of the session.
+    fn accepted_settings(&self) -> Vec<String> {
+        let role = self.new.connection.role();
+        let is_in_force =
+            |one: &&RegressionRemedy| one.role.as_deref().is_none_or(|wanted| wanted == role);
+        let mut settings: Vec<&RegressionRemedy> = self.chosen.iter().filter(is_in_force).collect();
+        // Those of a role override those of the database.
+        settings.sort_by_key(|one| one.role.is_some());
+        let settings = settings.iter().filter_map(|one| one.setting.as_ref());
+        settings
+            .map(|(name, value)| format!("SET LOCAL {name} = {}", quote_literal(value)))
+            .collect()
     }
 
     fn choose(&mut self, remedy: &RegressionRemedy) {

@@ -42,12 +42,47 @@ impl MeasuredSets {
         self.times.iter().map(|times| times.compilation_ms).sum()
     }
 
+    /// Whether plans, their executions, blocks, temporary files and just-in-time compilation are those of `other`. Then another time
+    /// is noise.
+    pub(super) fn does_the_same_as(&self, other: &MeasuredSets) -> bool {
+        let is_near = |a: f64, b: f64| (a - b).abs() <= BLOCKS_NOISE + 0.02 * a.max(b);
+        let (one, two) = (self.compilation_ms(), other.compilation_ms());
+        let compiles_alike = one.max(two) <= 2.0 * one.min(two) + MS_NOISE;
+        let [own, others] = [self, other].map(MeasuredSets::totals);
+        // A parallel worker more executes nodes once more.
+        self.shapes() == other.shapes()
+            && compiles_alike
+            && (own.loops - others.loops).abs() < 0.5
+            && is_near(own.temporary, others.temporary)
+            && is_near(self.work().blocks, other.work().blocks)
+    }
+
+    /// Returns the sums over the parameter sets: executions of all nodes, and temporary blocks.
+    fn totals(&self) -> NodeTotals {
+        let mut totals = NodeTotals::default();
+        for times in &self.times {
+            times.plan.root.each(&mut |node, depth| {
+                let Some(actual) = &node.actual else { return };
+                totals.loops += actual.loops;
+                totals.temporary += if depth == 0 { actual.temporary } else { 0.0 };
+            });
+        }
+        totals
+    }
+
     /// Returns the index of the slowest set.
     pub(super) fn slowest(&self) -> usize {
         let all = self.times.iter().map(MeasuredTimes::total_ms).enumerate();
         all.max_by(|a, b| a.1.total_cmp(&b.1))
             .map_or(0, |one| one.0)
     }
+}
+
+/// Sums over the nodes of plans.
+#[derive(Debug, Clone, Copy, Default)]
+struct NodeTotals {
+    loops: f64,
+    temporary: f64,
 }
 
 /// Executes the parameter sets. Those that fail are left out.
@@ -204,6 +239,10 @@ pub(super) fn try_candidate(
             tried.result = format!("It failed: {reason}");
         }
         (Ok(None), Ok(())) => "The plan stays the same.".clone_into(&mut tried.result),
+        (Ok(Some(measured)), Ok(())) if measured.does_the_same_as(baseline.new) => {
+            "The plan, its blocks and its temporary files stay the same."
+                .clone_into(&mut tried.result);
+        }
         (Ok(Some(measured)), Ok(())) => {
             let work = measured.work();
             tried.work = Some(work);
@@ -297,5 +336,31 @@ mod tests {
         assert_eq!(effect(work(40.0, 100.0)), Effect::Better);
         assert_eq!(effect(work(58.0, 100.0)), Effect::Useless);
         assert!(!is_worse(old, work(12.0, 105.0)));
+    }
+
+    #[test]
+    fn less_time_for_the_same_plan_and_blocks_is_no_effect() {
+        let measured = |ms: f64, blocks: f64, temporary: f64, compilation_ms: f64| {
+            let mut times = MeasuredTimes {
+                execution_ms: ms,
+                compilation_ms,
+                ..MeasuredTimes::default()
+            };
+            times.plan.root.actual = Some(plans::ActualWork {
+                loops: 1.0,
+                blocks,
+                temporary,
+                ..plans::ActualWork::default()
+            });
+            MeasuredSets {
+                sets: Vec::new(),
+                times: vec![times],
+            }
+        };
+        let slow = measured(40.0, 886.0, 0.0, 0.0);
+        assert!(measured(6.8, 884.0, 0.0, 0.0).does_the_same_as(&slow));
+        assert!(!measured(6.8, 300.0, 0.0, 0.0).does_the_same_as(&slow));
+        assert!(!measured(6.8, 886.0, 500.0, 0.0).does_the_same_as(&slow));
+        assert!(!measured(6.8, 886.0, 0.0, 20.0).does_the_same_as(&slow));
     }
 }

@@ -96,7 +96,8 @@ impl UpgradeExpectations {
         }
         let mut remedies: Vec<RegressionRemedy> = Vec::new();
         let found = searched.regressions.iter();
-        for remedy in found.filter_map(|one| one.remedy.as_ref()) {
+        let found = found.filter_map(|one| one.remedy.as_ref());
+        for remedy in searched.missing.iter().chain(found) {
             if !remedies.contains(remedy) {
                 remedies.push(remedy.clone());
             }

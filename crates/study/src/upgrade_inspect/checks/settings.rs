@@ -319,7 +319,8 @@ fn differing(sides: &Sides<'_>) -> Option<UpgradeFinding> {
     }
     let (before, after) = facts_of_both(sides);
     let settings = compare_targets(&before, &after).settings;
-    let differing = settings.into_iter().filter(|one| {
+    let mut differing: Vec<SettingDifference> = settings;
+    differing.retain(|one| {
         let is_configured = |server: &ServerFacts| {
             server
                 .settings
@@ -327,14 +328,15 @@ fn differing(sides: &Sides<'_>) -> Option<UpgradeFinding> {
                 .is_some_and(Setting::is_configured)
         };
         !one.by_version
-            && one.bearing != SettingArea::Place
+            && is_of_statements(one)
             && (is_configured(sides.old) || is_configured(sides.new))
             && sides.new.settings.contains_key(&one.name)
     });
     let major = sides.new.identity.major();
-    let mut objects: Vec<UpgradeObject> =
-        differing.map(|one| differing_object(&one, major)).collect();
-    objects.extend(lost_role_settings(sides));
+    // A text report lists the first ones only.
+    differing.sort_by_key(|one| one.bearing);
+    let of_server = differing.iter().map(|one| differing_object(one, major));
+    let objects = lost_role_settings(sides).chain(of_server).collect();
     finding(
         (UpgradeCheck::DifferingSettings, UpgradeSeverity::MendAfter),
         objects,
@@ -343,6 +345,16 @@ fn differing(sides: &Sides<'_>) -> Option<UpgradeFinding> {
         "Set those that you did not change on purpose, then reload or restart the server.",
     )
 }
+
+/// Whether a setting can act on statements: those of sockets and of the log cannot.
+fn is_of_statements(one: &SettingDifference) -> bool {
+    one.bearing != SettingArea::Place
+        && !one.name.starts_with("unix_socket_")
+        && !one.name.starts_with("log_")
+}
+
+/// Settings without which a crash can lose or damage data. Their value `off` is never advised.
+const SAFETY: [&str; 2] = ["fsync", "full_page_writes"];
 
 /// Describes a difference; the statement is for a server of the major version.
 fn differing_object(one: &SettingDifference, major: u32) -> UpgradeObject {
@@ -358,7 +370,8 @@ fn differing_object(one: &SettingDifference, major: u32) -> UpgradeObject {
     let (before, after) = (shown(&was), shown(&text(&one.after)));
     let object = server_object(&one.name).detail(format!("{before} → {after}"));
     let value = assigned_value(&one.name, &was, major);
-    match value.filter(|_| one.before.is_some() && !is_hidden(&was)) {
+    let is_unsafe = SAFETY.contains(&one.name.as_str()) && is_off(&was);
+    match value.filter(|_| one.before.is_some() && !is_hidden(&was) && !is_unsafe) {
         Some(value) => object.statement(format!("ALTER SYSTEM SET {} = {value}", one.name)),
         None => object,
     }
@@ -481,5 +494,47 @@ fn facts(server: &ServerFacts, other: &ServerFacts, hidden: &str) -> Facts {
     Facts {
         settings: settings.collect(),
         ..Facts::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use compare::targets::SettingSide;
+
+    use super::*;
+
+    fn difference(name: &str, bearing: SettingArea) -> SettingDifference {
+        let side = |value: &str| {
+            Some(SettingSide {
+                value: Some(value.to_owned()),
+                source: "configuration file".to_owned(),
+                default: false,
+                pending_restart: false,
+            })
+        };
+        SettingDifference {
+            name: name.to_owned(),
+            before: side("off"),
+            after: side("on"),
+            bearing,
+            by_version: false,
+        }
+    }
+
+    #[test]
+    fn unsafe_value_is_named_and_never_advised() {
+        let unsafe_one = differing_object(&difference("fsync", SettingArea::Resources), 18);
+        assert_eq!(unsafe_one.statement, None);
+        assert_eq!(unsafe_one.detail.as_deref(), Some("off → on"));
+        let other = differing_object(&difference("jit", SettingArea::Planner), 18);
+        assert!(other.statement.is_some());
+    }
+
+    #[test]
+    fn settings_of_logs_and_sockets_do_not_act_on_statements() {
+        let acts = |name, area| is_of_statements(&difference(name, area));
+        assert!(acts("random_page_cost", SettingArea::Planner));
+        assert!(!acts("log_filename", SettingArea::Watching));
+        assert!(!acts("unix_socket_permissions", SettingArea::Other));
     }
 }

@@ -256,3 +256,43 @@ fn only_the_table_of_the_schema_is_analyzed_and_its_partitioned_parent() {
     new.tables[1].has_statistics = true;
     assert_eq!(lacking(&new), ["ANALYZE public.orders"]);
 }
+
+#[test]
+fn all_that_the_new_server_lacks_is_listed_in_the_order_of_execution() {
+    let (old, mut new) = (state(), state());
+    assert!(lacking((&old, &new), None).is_empty());
+    new.tables[0].has_statistics = false;
+    new.statistics.clear();
+    let lost = new.indexes.remove(0);
+    let found = joined_remedy(lacking((&old, &new), None)).unwrap();
+    assert_eq!(
+        found.statements,
+        [
+            old.statistics[0].definition.clone(),
+            lost.definition,
+            "ANALYZE public.orders".to_owned()
+        ]
+    );
+    // Statements of other tables do not need it.
+    assert!(lacking((&old, &new), Some(&PlanTables::new())).is_empty());
+}
+
+#[test]
+fn script_creates_objects_before_analyze_and_sets_settings_last() {
+    let statements = [
+        "ALTER DATABASE d SET jit = 'off'",
+        "ANALYZE t",
+        "REINDEX INDEX i",
+        "ANALYZE t",
+        "CREATE INDEX j ON t (a)",
+    ];
+    assert_eq!(
+        in_order(statements.map(str::to_owned)),
+        [
+            "CREATE INDEX j ON t (a)",
+            "REINDEX INDEX i",
+            "ANALYZE t",
+            "ALTER DATABASE d SET jit = 'off'"
+        ]
+    );
+}
