@@ -1,5 +1,6 @@
 //! Writes events, sessions and server events into the open parts.
 
+use clock::utc_text;
 use workload::series::{HeldEvent, NO_SESSION, RunningEvent};
 use workload::{EventRef, KindRef, ServerEvent, Session};
 
@@ -10,9 +11,33 @@ use super::{AHEAD_US_MAX, LATE_US, NO_PART, SeriesError, SeriesRecorder};
 use crate::sink::{EventSink, SessionStart, SinkError};
 
 impl SeriesRecorder {
+    /// Reports the events that were left out, since earlier captures have them.
+    pub(super) fn note_left_out(&self) {
+        let Some(to_us) = self.recorded.to_us().filter(|_| self.left_out > 0) else {
+            return;
+        };
+        (self.on_note)(&format!(
+            "left out {} events that ended by {}, since the series has them",
+            self.left_out,
+            utc_text(to_us)
+        ));
+        if self.recorded.in_gaps() > 0 {
+            (self.on_note)(&format!(
+                "{} of these events ended in a gap of the series, so it may not have them; a gap is not filled, so capture the log into a new series if you need them",
+                self.recorded.in_gaps()
+            ));
+        }
+        if self.has_several_servers {
+            (self.on_note)(
+                "the logs are of several servers, so some of these events may be of a server whose log the series does not have; capture the log of each server into a series of its own",
+            );
+        }
+    }
+
     /// Leaves out an event that an earlier capture has, but follows the state of its session.
     fn leave_out(&mut self, event: &EventRef<'_>, times: RunningEvent) {
         self.left_out += 1;
+        self.recorded.note_left_out(times);
         if self.sessions.get_mut(event.session).is_none() {
             let in_series = self.first_session + event.session;
             self.sessions.begin(event, in_series, NO_PART);

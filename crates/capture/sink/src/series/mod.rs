@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clock::{Clock, SystemClock, utc_text};
+use clock::{Clock, SystemClock};
 use serde_json::Value;
 use transform::SecretRedactor;
 use transform::mask::Masker;
@@ -291,23 +291,6 @@ impl SeriesRecorder {
             self.complete_oldest(true).map_err(SinkError::new)?;
         }
         Ok(())
-    }
-
-    /// Reports the events that were left out, since earlier captures have them.
-    fn note_left_out(&self) {
-        let Some(to_us) = self.recorded.to_us().filter(|_| self.left_out > 0) else {
-            return;
-        };
-        (self.on_note)(&format!(
-            "left out {} events that ended by {}, since the series has them",
-            self.left_out,
-            utc_text(to_us)
-        ));
-        if self.has_several_servers {
-            (self.on_note)(
-                "the logs are of several servers, so some of these events may be of a server whose log the series does not have; capture the log of each server into a series of its own",
-            );
-        }
     }
 
     /// Whether nothing is open, and the source had more than what the series has of an earlier capture.

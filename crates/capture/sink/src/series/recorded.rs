@@ -30,6 +30,10 @@ pub(super) struct RecordedEvents {
     /// As `to_us`, for server events. A recovered part has none.
     server_to_us: Option<i64>,
     running_server: HashMap<RunningEvent, u32>,
+    /// Time ranges between captures, in microseconds since 1970-01-01 UTC, from the first one up to the second.
+    gaps: Vec<(i64, i64)>,
+    /// Number of events that were left out and ended in a gap.
+    in_gaps: u64,
 }
 
 impl RecordedEvents {
@@ -49,6 +53,10 @@ impl RecordedEvents {
             ended: Vec::new(),
             read_us: None,
             server_to_us: info.captured_to_us,
+            gaps: (info.gaps.iter())
+                .map(|gap| (gap.from_us, gap.to_us))
+                .collect(),
+            in_gaps: 0,
             running_server: count_events(server.map(|at_us| RunningEvent::new(*at_us, None, None))),
         }
     }
@@ -61,6 +69,17 @@ impl RecordedEvents {
     /// Returns the events that no capture has and that were not found so far.
     pub(super) fn held(&self) -> impl Iterator<Item = HeldEvent> {
         self.held.values().flatten().copied()
+    }
+
+    /// Notes that an event was left out.
+    pub(super) fn note_left_out(&mut self, event: RunningEvent) {
+        let is_between = |gap: &(i64, i64)| gap.0 < event.ended_us && event.ended_us < gap.1;
+        self.in_gaps += u64::from(self.gaps.iter().any(is_between));
+    }
+
+    /// Returns the number of events that were left out and ended in a gap, so that the series may not have them.
+    pub(super) fn in_gaps(&self) -> u64 {
+        self.in_gaps
     }
 
     /// Notes that the source has an event, whose time stamps are not ahead of the clock.
@@ -224,6 +243,8 @@ impl HeldEvents {
 
 #[cfg(test)]
 mod tests {
+    use workload::series::SeriesGap;
+
     use super::*;
 
     #[test]
@@ -260,5 +281,22 @@ mod tests {
         let mut recorded = RecordedEvents::of(&info);
         assert!(recorded.take(quick));
         assert!(!recorded.take(slow), "no part has it");
+    }
+
+    #[test]
+    fn event_that_was_left_out_counts_as_in_a_gap_only_between_its_ends() {
+        let mut info = SeriesInfo::new("id".to_owned(), "log", 60_000_000, 0);
+        info.captured_to_us = Some(100_000_000);
+        info.gaps = vec![SeriesGap {
+            from_us: 50_000_000,
+            to_us: 60_000_000,
+            before_part: 2,
+            reason: "the capture was stopped".to_owned(),
+        }];
+        let mut recorded = RecordedEvents::of(&info);
+        for ended_us in [40_000_000, 55_000_000, 70_000_000] {
+            recorded.note_left_out(RunningEvent::new(ended_us, Some(0), None));
+        }
+        assert_eq!(recorded.in_gaps(), 1);
     }
 }
