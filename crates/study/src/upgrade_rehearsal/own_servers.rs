@@ -339,11 +339,7 @@ pub(super) fn prepare(
         notes::note(&format!("The hosts are alike: {}.", speeds.describe()));
     }
     let checked = Options {
-        logins: LoginMap {
-            // That of --template has the data before each run.
-            database: own.place.template.clone().or(logins.database.clone()),
-            ..logins.clone()
-        },
+        logins: before_first_run(&logins, own),
         ..request.replay.clone()
     };
     let checks = StartChecks::perform(request, (plan, whole), (old, &checked))?;
@@ -366,6 +362,21 @@ pub(super) fn prepare(
         majors,
         copy: None,
     })
+}
+
+/// Returns the logins of a check before the first run: that of `--template` has the data, and the database of the URLs does not
+/// exist.
+fn before_first_run(logins: &LoginMap, own: &OwnServers) -> LoginMap {
+    let mut logins = logins.clone();
+    if let (Some(template), Some(restored)) = (&own.place.template, &own.target.database) {
+        let mapped = logins.databases.values_mut();
+        for database in mapped.chain(logins.database.as_mut()) {
+            if database == restored {
+                database.clone_from(template);
+            }
+        }
+    }
+    logins
 }
 
 /// Returns the limit of a rehearsal whose servers have one major version.
