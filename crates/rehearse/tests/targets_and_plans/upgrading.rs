@@ -208,9 +208,9 @@ fn upgrade_inspect_upgraded_copy_lists_what_it_lacks_and_a_complete_one_nothing(
         &poor.url("postgres"),
     ]);
     let expected = [
-        "differing_settings mend_after work_mem",
         "differing_settings mend_after search_path",
         "differing_settings mend_after jit",
+        "differing_settings mend_after work_mem",
         "missing_extensions mend_after pg_buffercache",
         "missing_extensions mend_after pg_trgm",
         "statistics mend_after public.parts",
