@@ -122,7 +122,7 @@ pub(super) fn assemble(
     Ok(report)
 }
 
-/// Adds what the builds and the data of the servers do not allow to conclude.
+/// Adds what the versions, the builds and the data of the servers do not allow to conclude.
 fn limit_by_builds(report: &mut UpgradeReport, servers: &PreparedServers) {
     let is_private = servers.copy.is_some();
     let jit = server_limits::jit(&report.evidence.builds, &servers.checks).filter(|_| is_private);
@@ -135,7 +135,9 @@ fn limit_by_builds(report: &mut UpgradeReport, servers: &PreparedServers) {
     }
     let builds = server_limits::builds(&report.evidence.builds);
     let data = server_limits::other_data(&report.other_data);
-    report.reasons.extend(builds.into_iter().chain(data));
+    let prerelease = server_limits::prerelease(&report.to_version);
+    let limits = prerelease.into_iter().chain(builds).chain(data);
+    report.reasons.extend(limits);
 }
 
 /// Adds that pg_upgrade refuses the old server, in front of the reasons. The replays were on a restored dump then.

@@ -3,11 +3,13 @@
 mod unclear;
 mod unsettled;
 
+use std::collections::BTreeMap;
+
 use compare::proof::{Effect, Verdict};
 use compare::{ErrorChange, StatementComparison};
 
 use super::evidence::RehearsalEvidence;
-use super::result::{UpgradeDecision, UpgradeRemedy, UpgradeReport};
+use super::result::{RemedyProof, UpgradeDecision, UpgradeRemedy, UpgradeReport};
 use crate::upgrade_inspect::{
     NewServerKind, UpgradeCheck, UpgradeFinding, UpgradeInspection, UpgradeObject, UpgradeSeverity,
 };
@@ -68,21 +70,21 @@ struct Outcome<'a> {
     work: Option<&'a Effect>,
     evidence: &'a RehearsalEvidence,
     slower: &'a [StatementComparison],
-    suspected: usize,
+    suspected: &'a [StatementComparison],
     errors: &'a [ErrorChange],
     other_rows: u64,
 }
 
 impl<'a> Outcome<'a> {
     fn of(report: &'a UpgradeReport) -> Self {
-        match report.remedied.as_ref().filter(|one| one.blocks > 0) {
+        match replayed_remedies(report) {
             Some(with) => Outcome {
                 verdict: Some(with.verdict),
                 effect: with.effect.as_ref(),
                 evidence: &with.evidence,
                 work: with.work.as_ref(),
                 slower: &with.slower,
-                suspected: with.suspected.len(),
+                suspected: &with.suspected,
                 errors: &with.errors,
                 other_rows: with.other_rows,
             },
@@ -92,12 +94,17 @@ impl<'a> Outcome<'a> {
                 evidence: &report.evidence,
                 work: report.work.as_ref(),
                 slower: &report.slower,
-                suspected: report.suspected.len(),
+                suspected: &report.suspected,
                 errors: &report.errors,
                 other_rows: report.other_rows,
             },
         }
     }
+}
+
+/// Returns the replays with all remedies if they were completed.
+fn replayed_remedies(report: &UpgradeReport) -> Option<&RemedyProof> {
+    report.remedied.as_ref().filter(|one| one.blocks > 0)
 }
 
 /// Decides, and gives the reasons. On unequal hosts, with this reason, times decide nothing.
@@ -121,9 +128,8 @@ fn judge(report: &UpgradeReport, has_equal_hosts: bool) -> (UpgradeDecision, Vec
     let outcome = Outcome::of(report);
     let with_remedies = with_remedies(report);
     if has_only_screened(report) && is_otherwise_good(report, &outcome) {
-        let reason = format!(
-            "{with_remedies}The remedies helped each statement alone, and were not proved in replays; see the notes."
-        );
+        let reason = unclear::unproved(report).join(" ");
+        let reason = format!("{with_remedies}{reason}");
         return (UpgradeDecision::Undecided, vec![reason]);
     }
     let objections = against(report, &outcome);
@@ -141,14 +147,16 @@ fn judge(report: &UpgradeReport, has_equal_hosts: bool) -> (UpgradeDecision, Vec
     if !unclear.is_empty() {
         return (UpgradeDecision::Undecided, unclear);
     }
-    let with = match with_remedies.is_empty() {
-        true => String::new(),
-        false => format!("{with_remedies}With the remedies: "),
+    // Statistics and indexes that are put in place first are remedies without a statement that is worse.
+    let is_remedied = replayed_remedies(report).is_some() || !with_remedies.is_empty();
+    let with = match is_remedied {
+        true => format!("{with_remedies}With the remedies: "),
+        false => String::new(),
     };
     let mut reasons = vec![format!("{with}{}", shown(&outcome))];
     reasons.extend(unclear::plan_risks(report));
     match report.remedies.len() {
-        0 if with_remedies.is_empty() => return (UpgradeDecision::Go, reasons),
+        0 if !is_remedied => return (UpgradeDecision::Go, reasons),
         0 => {}
         1 => reasons.push("The inspection names one remedy.".to_owned()),
         number => reasons.push(format!("The inspection names {number} remedies.")),
@@ -167,6 +175,11 @@ fn shown(outcome: &Outcome<'_>) -> String {
     let high = outcome.effect.map(|effect| format!("{:.2}", effect.high));
     let high = high.as_deref().unwrap_or("unknown");
     match outcome.verdict {
+        Some(Verdict::NotProven) if evidence.judged == 0 => format!(
+            "No statement had enough executions to be judged separately. None fails more often or returns other rows, and the \
+             work of the runs is the same. Their total response time, new / old, is at most × {high}; the noise of the machine \
+             hides smaller changes."
+        ),
         Some(Verdict::NotProven) => format!(
             "No statement that could be judged is slower, none fails more often or returns other rows, and the work of the \
              runs is the same. The noise of the machine is too large to show the same of their total response time, new / \
@@ -181,13 +194,14 @@ fn shown(outcome: &Outcome<'_>) -> String {
 
 /// Introduces what was shown with the remedies of regressions; empty without any.
 fn with_remedies(report: &UpgradeReport) -> String {
-    let mut worse = 0;
-    let mut remedied = 0;
+    // A statement can be worse in two ways, such as other rows and more time.
+    let mut statements: BTreeMap<&str, bool> = BTreeMap::new();
     for one in &report.regressions {
-        worse += 1;
-        remedied += usize::from(one.remedy.is_some());
+        let is_remedied = statements.entry(&one.fingerprint).or_insert(true);
+        *is_remedied &= one.remedy.is_some();
     }
-    match (worse, remedied) {
+    let remedied = statements.values().filter(|one| **one).count();
+    match (statements.len(), remedied) {
         (_, 0) => String::new(),
         (1, _) => {
             "1 statement is worse without a remedy, and a remedy was found for it. ".to_owned()
@@ -201,7 +215,7 @@ fn with_remedies(report: &UpgradeReport) -> String {
 /// Whether every regression has a remedy, and there were no replays with them.
 fn has_only_screened(report: &UpgradeReport) -> bool {
     let all = &report.regressions;
-    let is_proved = report.remedied.as_ref().is_some_and(|one| one.blocks > 0);
+    let is_proved = replayed_remedies(report).is_some();
     !is_proved && !all.is_empty() && all.iter().all(|one| one.status == RemedyStatus::Screened)
 }
 
@@ -284,12 +298,7 @@ fn against(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<Objection> {
     let steady = outcome.slower.iter();
     let steady = steady.filter(|one| !has_sampled_plan(report, one));
     let steady = steady.count();
-    let is_remedied = report.remedied.as_ref().is_some_and(|one| one.blocks > 0);
-    let with = if is_remedied {
-        " with all remedies"
-    } else {
-        ""
-    };
+    let with = with_all(report);
     let slower = Objection::counted(
         steady,
         &format!("statement is slower{with}."),
@@ -322,6 +331,14 @@ fn against(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<Objection> {
         });
     }
     objections
+}
+
+/// Names the replays that the outcome is of, if they are those with all remedies.
+fn with_all(report: &UpgradeReport) -> &'static str {
+    match replayed_remedies(report) {
+        Some(_) => " with all remedies",
+        None => "",
+    }
 }
 
 /// Returns the objections by statements without a remedy.

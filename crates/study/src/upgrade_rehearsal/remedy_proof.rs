@@ -44,6 +44,8 @@ const SEARCH_MAX: Duration = Duration::from_secs(600);
 const SEARCH_MIN: Duration = Duration::from_secs(20);
 /// Result of the search, in the rehearsal's directory.
 const SEARCH_FILE: &str = "remedies.json";
+/// Beginning of the note that states why there are no replays with the remedies.
+pub(super) const NOT_PROVED_NOTE: &str = "the remedies were not proved: ";
 
 /// Returns the time for the replays of both versions, of the time for all.
 pub(super) fn replays_time(within: Duration) -> Duration {
@@ -132,7 +134,7 @@ impl RemedyInputs<'_> {
                 }
                 Err(_) if self.interrupt.is_requested() => super::refuse_stopped(self.interrupt)?,
                 Err(failure) => found.notes.push(format!(
-                    "the remedies were not proved: {}",
+                    "{NOT_PROVED_NOTE}{}",
                     failure.message.replace("--time-budget", "--within")
                 )),
             }
@@ -292,7 +294,7 @@ impl RemedyInputs<'_> {
         let report = finish(&journal, ended)?;
         super::refuse_stopped(self.interrupt)?;
         let side = report.sides.into_iter().next();
-        let side = side.ok_or_else(|| Failure::could_not("no block of runs was completed"))?;
+        let side = side.ok_or_else(|| Failure::could_not("no round of runs was completed"))?;
         let comparison = compare_side(&journal, 1, Literals::Hidden)?;
         let after = comparison.as_ref().map(factors).unwrap_or_default();
         let evidence = RehearsalEvidence::new(&journal, Some(&side), comparison.as_ref());

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::data_comparison::DataComparison;
 use super::evidence::RehearsalEvidence;
+use super::major_of;
 use super::time_needed::AdvisedTime;
 use crate::plan_check::PlanCheck;
 use crate::upgrade_inspect::UpgradeInspection;
@@ -184,6 +185,12 @@ pub struct UpgradeReport {
 }
 
 impl UpgradeReport {
+    /// Whether both sides have one major version, so that nothing is shown of an upgrade to another.
+    pub fn has_one_major_version(&self) -> bool {
+        let majors = [&self.from_version, &self.to_version].map(|version| major_of(version).ok());
+        majors[0].is_some() && majors[0] == majors[1]
+    }
+
     /// Whether an action is needed before the upgrade, without which it fails.
     pub fn is_blocked(&self) -> bool {
         self.remedies.iter().any(|one| one.before)

@@ -40,6 +40,21 @@ pub(super) fn builds(builds: &[Detail]) -> Option<String> {
     })
 }
 
+/// Describes that the new version is not released, by its version such as `19rc1`, `19beta2` or `20devel`.
+pub(super) fn prerelease(version: &str) -> Option<String> {
+    let kinds = [
+        ("rc", "a release candidate"),
+        ("beta", "a beta version"),
+        ("devel", "a development version"),
+    ];
+    let suffix = version.split_whitespace().next()?;
+    let suffix = suffix.trim_start_matches(|c: char| c.is_ascii_digit());
+    let (_, kind) = kinds.iter().find(|(name, _)| suffix.starts_with(name))?;
+    Some(format!(
+        "PostgreSQL {version} is {kind}: rehearse again with the released version before the upgrade of production."
+    ))
+}
+
 /// Describes that the copy is not of the moment at which the capture began.
 pub(super) fn other_data(differences: &[String]) -> Option<String> {
     (!differences.is_empty()).then(|| {
@@ -79,6 +94,21 @@ mod tests {
         assert!(found.contains("neither"), "{found}");
         assert_eq!(jit(&[], &checks(true, true)), None);
         assert_eq!(jit(&differs, &checks(false, true)), None);
+    }
+
+    #[test]
+    fn new_version_that_is_not_released_is_named() {
+        for (version, kind) in [
+            ("19rc1", "candidate"),
+            ("19beta2 (Debian 19~beta2-1)", "beta"),
+            ("20devel", "development"),
+        ] {
+            let found = prerelease(version).unwrap();
+            assert!(found.contains(kind), "{found}");
+        }
+        for version in ["18.6", "15.14 (Debian 15.14-0+deb12u1)", ""] {
+            assert_eq!(prerelease(version), None);
+        }
     }
 
     #[test]

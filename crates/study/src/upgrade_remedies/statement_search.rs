@@ -308,7 +308,7 @@ impl<'a> StatementSearch<'a> {
         let is_risk = sign == RegressionSign::Work && is_risk_only(old_work, new_work);
         if found.remedy.is_none() && is_risk {
             self.result.findings.push(format!(
-                "with another plan, a statement reads {:.0} blocks, and {:.0} on the old server, in about the same time; it may be \
+                "with another plan, a statement reads {:.0} pages, and {:.0} on the old server, in about the same time; it may be \
                  slower if they are not in memory: {}",
                 new_work.blocks, old_work.blocks, text.sql
             ));

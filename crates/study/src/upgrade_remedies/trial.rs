@@ -240,7 +240,7 @@ pub(super) fn try_candidate(
         }
         (Ok(None), Ok(())) => "The plan stays the same.".clone_into(&mut tried.result),
         (Ok(Some(measured)), Ok(())) if measured.does_the_same_as(baseline.new) => {
-            "The plan, its blocks and its temporary files stay the same."
+            "The plan, its pages read and its temporary files stay the same."
                 .clone_into(&mut tried.result);
         }
         (Ok(Some(measured)), Ok(())) => {

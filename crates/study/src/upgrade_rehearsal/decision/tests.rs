@@ -1,3 +1,5 @@
+mod reasons;
+
 use compare::InconclusiveReason;
 use compare::proof::{ERROR, PairedBlock, effect};
 

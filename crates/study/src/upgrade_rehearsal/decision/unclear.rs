@@ -4,10 +4,12 @@ use compare::InconclusiveReason;
 use compare::proof::Verdict;
 
 use super::super::data_comparison::DifferingTable;
+use super::super::remedied_side::ONE_ROLE_NOTE;
+use super::super::remedy_proof::NOT_PROVED_NOTE;
 use super::super::result::{UpgradeCoverage, UpgradeReport};
 use super::super::time_needed::AdvisedTime;
-use super::{NAMED_MAX, Outcome};
-use crate::upgrade_remedies::{RegressionSign, RemedyStatus};
+use super::{NAMED_MAX, Outcome, replayed_remedies, with_all};
+use crate::upgrade_remedies::{RegressionSign, RemedyKind, RemedyStatus, UpgradeRegression};
 
 /// Smallest share of the statements, and of their captured time, that must be rehearsed for *go*.
 const REHEARSED_MIN: f64 = 0.9;
@@ -17,6 +19,8 @@ const EXAMINED_MIN: f64 = 0.9;
 const UNSTEADY_MAX: f64 = 0.5;
 /// Upper bound of the total response time, new / old, that is accepted if the servers' counters exclude a doubling.
 const DOUBLING: f64 = 2.0;
+/// Largest number of characters of a statement in a reason. Lists of the report have more of it.
+const NAME_MAX: usize = 120;
 
 /// Returns what was not shown.
 pub(super) fn reasons(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<String> {
@@ -27,23 +31,9 @@ pub(super) fn reasons(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<Stri
     reasons.extend(answers(report, outcome));
     reasons.extend(data(report));
     reasons.extend(inspection(report));
-    match outcome.suspected {
-        0 => {}
-        1 => reasons.push(format!(
-            "1 statement looks slower, and chance could not be ruled out; {}.",
-            more_time(report)
-        )),
-        number => reasons.push(format!(
-            "{number} statements look slower, and chance could not be ruled out; {}.",
-            more_time(report)
-        )),
-    }
+    reasons.extend(suspected(report, outcome));
     reasons.extend(sampled_plans(report));
-    let screened = report.regressions.iter();
-    let screened = screened.filter(|one| one.status == RemedyStatus::Screened);
-    if screened.count() > 0 {
-        reasons.push("Remedies were not proved in replays; see the notes.".to_owned());
-    }
+    reasons.extend(unproved(report));
     let other = report.regressions.iter();
     let other = other.filter(|one| one.sign == RegressionSign::OtherRows && one.remedy.is_none());
     match other.count() {
@@ -56,6 +46,91 @@ pub(super) fn reasons(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<Stri
         )),
     }
     reasons
+}
+
+/// Names the statements that look slower.
+fn suspected(report: &UpgradeReport, outcome: &Outcome<'_>) -> Option<String> {
+    let all = outcome.suspected.iter().map(|one| match &one.sql {
+        Some(sql) => beginning(sql),
+        None => one.fingerprint.to_string(),
+    });
+    let names: Vec<String> = all.collect();
+    looks_slower(&names, with_all(report), &more_time(report))
+}
+
+/// Returns the sentence on statements of these names, in these replays.
+pub(super) fn looks_slower(names: &[String], replays: &str, advice: &str) -> Option<String> {
+    let subject = match names.len() {
+        0 => return None,
+        1 => "1 statement looks".to_owned(),
+        number => format!("{number} statements look"),
+    };
+    let more = match names.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let named = &names[..names.len().min(NAMED_MAX)];
+    Some(format!(
+        "{subject} slower{replays}, and chance could not be ruled out: {}{more}. To decide, {advice}.",
+        named.join("; ")
+    ))
+}
+
+/// Returns the beginning of a statement, in one line.
+pub(super) fn beginning(sql: &str) -> String {
+    let words: Vec<&str> = sql.split_whitespace().collect();
+    let line = words.join(" ");
+    match line.char_indices().nth(NAME_MAX) {
+        Some((end, _)) => format!("{}…", line[..end].trim_end()),
+        None => line,
+    }
+}
+
+/// States why remedies that helped statements alone are not proved.
+pub(super) fn unproved(report: &UpgradeReport) -> Vec<String> {
+    let all = report.regressions.iter();
+    let screened = all.filter(|one| one.status == RemedyStatus::Screened);
+    let (apart, replayed): (Vec<_>, Vec<_>) = screened.partition(|one| is_never_replayed(one));
+    let has_replays = replayed_remedies(report).is_some();
+    let replayed = remedies_of(replayed.len()).map(|subject| match has_replays {
+        true => format!(
+            "{subject} helped in executions alone, and the replays with all remedies do not show that this suffices; {}.",
+            more_time(report)
+        ),
+        false => format!(
+            "{subject} helped in executions alone, without a proof by replays: {}.",
+            missing_replays(report)
+        ),
+    });
+    let apart = remedies_of(apart.len()).map(|subject| {
+        format!(
+            "{subject} helped in executions alone, and no replay can have it; see the statement."
+        )
+    });
+    replayed.into_iter().chain(apart).collect()
+}
+
+/// Whether the sessions of the replays cannot have a remedy.
+fn is_never_replayed(one: &UpgradeRegression) -> bool {
+    let is_advice = (one.remedy.as_ref()).is_some_and(|one| one.kind == RemedyKind::PlanAdvice);
+    is_advice || one.note.as_deref() == Some(ONE_ROLE_NOTE)
+}
+
+fn remedies_of(statements: usize) -> Option<String> {
+    match statements {
+        0 => None,
+        1 => Some("The remedy of 1 statement".to_owned()),
+        number => Some(format!("The remedies of {number} statements")),
+    }
+}
+
+/// Returns the reason why there are no replays with the remedies, without a full stop.
+fn missing_replays(report: &UpgradeReport) -> String {
+    let mut reasons = (report.notes.iter()).filter_map(|note| note.strip_prefix(NOT_PROVED_NOTE));
+    match reasons.next() {
+        Some(reason) => reason.trim_end_matches('.').to_owned(),
+        None => more_time(report),
+    }
 }
 
 /// Counts the statements whose worse plan depends on the sample of `ANALYZE`.
@@ -108,7 +183,7 @@ fn time(report: &UpgradeReport, outcome: &Outcome<'_>) -> Option<String> {
                 |effect| format!("new / old, it is at most × {:.2}", effect.high),
             );
             Some(format!(
-                "The runs do not show that the response time stays within the margin of {:.0} %: {high}. Neither do blocks, \
+                "The runs do not show that the response time stays within the margin of {:.0} %: {high}. Neither do pages read, \
                  processor time, temporary files and plans show that the work is the same; {}.",
                 report.margin * 100.0,
                 more_time(report)

@@ -1,0 +1,104 @@
+//! Reasons of a decision: remedies, and statements that look slower.
+
+use super::super::unclear::{beginning, looks_slower, unproved};
+use super::*;
+use crate::upgrade_rehearsal::remedied_side::ONE_ROLE_NOTE;
+
+#[test]
+fn objects_that_are_put_in_place_first_are_remedies_without_a_worse_statement() {
+    let mut report = report(Some(Verdict::Lost));
+    report.remedied = Some(proof(Verdict::Same, 0));
+    let (decision, reasons) = decide(&report);
+    assert_eq!(decision, UpgradeDecision::GoWithRemedies);
+    assert!(reasons[0].starts_with("With the remedies: "), "{reasons:?}");
+    report.remedied.as_mut().unwrap().blocks = 0;
+    report.verdict = Some(Verdict::Same);
+    let (decision, reasons) = decide(&report);
+    assert_eq!(decision, UpgradeDecision::Go);
+    assert!(!reasons[0].contains("remedies"), "{reasons:?}");
+}
+
+#[test]
+fn statement_that_is_worse_in_two_ways_counts_once_and_is_remedied_if_both_are() {
+    let mut report = report(Some(Verdict::Same));
+    let mut other = regression(RegressionSign::OtherOrder, RemedyStatus::Proved);
+    report.regressions = vec![
+        regression(RegressionSign::Slower, RemedyStatus::Proved),
+        other.clone(),
+    ];
+    assert_eq!(
+        with_remedies(&report),
+        "1 statement is worse without a remedy, and a remedy was found for it. "
+    );
+    report.regressions[1] = regression(RegressionSign::OtherOrder, RemedyStatus::NotFound);
+    assert_eq!(with_remedies(&report), "");
+    other.fingerprint = "0000000000000002".to_owned();
+    report.regressions.push(other);
+    assert_eq!(
+        with_remedies(&report),
+        "2 statements are worse without remedies, and remedies were found for 1 of them. "
+    );
+}
+
+#[test]
+fn reason_without_a_statement_that_could_be_judged_names_none_as_good() {
+    let shown = |judged| {
+        let mut report = report(Some(Verdict::NotProven));
+        report.work = Some(up_to(1.01));
+        report.effect = Some(up_to(1.4));
+        report.plans = Some(plans());
+        report.evidence.processor_time = Some(up_to(1.04));
+        report.evidence.judged = judged;
+        let (decision, reasons) = decide(&report);
+        assert_eq!(decision, UpgradeDecision::Go);
+        reasons.concat()
+    };
+    let good = "No statement that could be judged is slower";
+    assert!(shown(3).contains(good), "{}", shown(3));
+    let text = shown(0);
+    assert!(!text.contains(good), "{text}");
+    assert!(text.contains("No statement had enough") && text.contains("at most × 1.40"));
+}
+
+#[test]
+fn remedy_that_is_not_proved_has_the_reason_and_the_advice_for_it() {
+    let mut report = report(Some(Verdict::Same));
+    report.regressions = vec![regression(RegressionSign::Slower, RemedyStatus::Screened)];
+    report.notes = vec!["the remedies were not proved: the disk is full".to_owned()];
+    let text = unproved(&report).concat();
+    assert!(
+        text.contains("without a proof by replays: the disk is full."),
+        "{text}"
+    );
+    assert!(decide(&report).1.concat().contains(&text));
+    report.remedied = Some(proof(Verdict::Same, 0));
+    let text = unproved(&report).concat();
+    assert!(
+        text.contains("do not show that this suffices; give more time"),
+        "{text}"
+    );
+    report.regressions[0].note = Some(ONE_ROLE_NOTE.to_owned());
+    let text = unproved(&report).concat();
+    assert!(
+        text.contains("no replay can have it") && !text.contains("time"),
+        "{text}"
+    );
+}
+
+#[test]
+fn statements_that_look_slower_are_named_and_those_left_out_are_counted() {
+    let names: Vec<String> = (1..=7).map(|number| format!("select {number}")).collect();
+    let text = looks_slower(&names, " with all remedies", "rehearse longer").unwrap();
+    assert_eq!(
+        text,
+        "7 statements look slower with all remedies, and chance could not be ruled out: select 1; select 2; select 3; select 4; \
+         select 5; and 2 more. To decide, rehearse longer."
+    );
+    assert_eq!(looks_slower(&[], "", ""), None);
+    assert_eq!(beginning("select\n  1"), "select 1");
+    let long = beginning(&"é".repeat(500));
+    assert!(
+        long.ends_with("é…") && long.chars().count() == 121,
+        "{long}"
+    );
+}
