@@ -39,14 +39,9 @@ fn setting(
     connection: &mut QueryConnection<'_>,
     (name, value): (&str, &str),
 ) -> (Option<bool>, String) {
-    let show = format!("SELECT pg_catalog.current_setting({})", quote_literal(name));
     let mut read = || -> Result<[Option<String>; 2], String> {
-        let now = text(connection, &show)?;
-        text(connection, "BEGIN READ ONLY")?;
-        let set = format!("SET LOCAL {name} = {}", quote_literal(value));
-        let wanted = text(connection, &set).and_then(|_| text(connection, &show));
-        text(connection, "ROLLBACK")?;
-        Ok([now, wanted?])
+        let now = text(connection, &show(name))?;
+        Ok([now, printed(connection, (name, value))?])
     };
     match read() {
         Ok([Some(now), Some(wanted)]) => (
@@ -58,33 +53,59 @@ fn setting(
     }
 }
 
-/// Looks for the stored setting of a role, which sessions of others do not have.
+/// Compares the stored setting of a role, which sessions of others do not have. Its setting in the database overrides the one in
+/// all databases.
 fn setting_of_role(
     connection: &mut QueryConnection<'_>,
     role: &str,
     (name, value): (&str, &str),
 ) -> (Option<bool>, String) {
-    let wanted = quote_literal(&format!("{name}={value}"));
     let question = format!(
-        "SELECT EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s JOIN pg_catalog.pg_roles r ON r.oid = s.setrole \
-         WHERE r.rolname = {} AND {wanted} = ANY (s.setconfig) AND (s.setdatabase = 0 OR s.setdatabase = \
-         (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())))",
-        quote_literal(role)
+        "SELECT pg_catalog.substr(one, pg_catalog.strpos(one, '=') + 1) FROM pg_catalog.pg_db_role_setting s \
+         JOIN pg_catalog.pg_roles r ON r.oid = s.setrole, pg_catalog.unnest(s.setconfig) one WHERE r.rolname = {} \
+         AND pg_catalog.lower(pg_catalog.split_part(one, '=', 1)) = pg_catalog.lower({}) AND s.setdatabase IN (0, \
+         (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())) \
+         ORDER BY s.setdatabase DESC LIMIT 1",
+        quote_literal(role),
+        quote_literal(name)
     );
-    match text(connection, &question) {
-        Ok(answer) => {
-            let is_there = matches!(answer.as_deref(), Some("t" | "true"));
-            let found = match is_there {
-                true => format!("The role {role} has the setting {name} = {value}."),
-                false => format!("The role {role} does not have the setting {name} = {value}."),
-            };
-            (Some(is_there), found)
-        }
+    let mut read = || -> Result<Option<(String, bool)>, String> {
+        let Some(stored) = text(connection, &question)? else {
+            return Ok(None);
+        };
+        let is_equal = printed(connection, (name, &stored))? == printed(connection, (name, value))?;
+        Ok(Some((stored, is_equal)))
+    };
+    match read() {
+        Ok(None) => (
+            Some(false),
+            format!("The role {role} does not have the setting {name}."),
+        ),
+        Ok(Some((stored, is_equal))) => (
+            Some(is_equal),
+            format!("The role {role} has the setting {name} = {stored}."),
+        ),
         Err(reason) => (
             None,
             format!("The settings of the role {role} cannot be read: {reason}"),
         ),
     }
+}
+
+/// Returns a value as the server prints it: `64MB` for `65536kB`.
+fn printed(
+    connection: &mut QueryConnection<'_>,
+    (name, value): (&str, &str),
+) -> Result<Option<String>, String> {
+    text(connection, "BEGIN READ ONLY")?;
+    let set = format!("SET LOCAL {name} = {}", quote_literal(value));
+    let printed = text(connection, &set).and_then(|_| text(connection, &show(name)));
+    text(connection, "ROLLBACK")?;
+    printed
+}
+
+fn show(name: &str) -> String {
+    format!("SELECT pg_catalog.current_setting({})", quote_literal(name))
 }
 
 /// Object that a statement creates or fills.
@@ -313,5 +334,35 @@ mod tests {
         connection.query("RESET ROLE").unwrap();
         let empty = object(&mut connection, "ANALYZE app.empty").0;
         assert_eq!(empty, Some(false));
+    }
+    #[test]
+    fn setting_of_a_role_is_compared_as_printed_and_that_in_the_database_overrides() {
+        let (_sandbox, endpoint) = test_support::server().start();
+        let target = replay::Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
+        let dialer = connect::login::Dialer::new(&target).unwrap();
+        let login = replay::LoginMap::default().login(&target, "", "", "rehearse");
+        let mut connection = dialer.open_query_connection(&login).unwrap();
+        for (change, in_place, words) in [
+            (
+                "CREATE ROLE app",
+                false,
+                "does not have the setting work_mem",
+            ),
+            (
+                "ALTER ROLE app SET work_mem = '65536kB'",
+                true,
+                "work_mem = 65536kB",
+            ),
+            (
+                "ALTER ROLE app IN DATABASE postgres SET work_mem = '1MB'",
+                false,
+                "work_mem = 1MB",
+            ),
+        ] {
+            connection.query(change).unwrap();
+            let (found, text) = setting_of_role(&mut connection, "app", ("work_mem", "64MB"));
+            assert_eq!(found, Some(in_place), "{text}");
+            assert!(text.contains(words), "{text}");
+        }
     }
 }
