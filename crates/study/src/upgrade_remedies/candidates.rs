@@ -200,25 +200,25 @@ pub(super) fn in_order(statements: impl IntoIterator<Item = String>) -> Vec<Stri
 fn lacking_statistics(tables: &[PairedTable<'_>]) -> Option<Candidate> {
     let found = tables
         .iter()
-        .filter(|(before, after)| after.has_data && before.has_statistics && !after.has_statistics);
-    let found = found.map(|(_, after)| {
-        let cause = format!(
+        .filter_map(|(before, after)| Some((*after, lost_statistics(before, after)?)));
+    analyze_all(found.collect())
+}
+
+/// Describes that a table has statistics on the old server only; `None` if it does not.
+fn lost_statistics(before: &TableState, after: &TableState) -> Option<String> {
+    let are_lost = after.has_data && before.has_statistics && !after.has_statistics;
+    are_lost.then(|| {
+        format!(
             "The table {} has no statistics on the new server.",
             after.name
-        );
-        (*after, cause)
-    });
-    analyze_all(found.collect())
+        )
+    })
 }
 
 /// Returns ANALYZE of the tables whose statistics are missing or of another size.
 fn table_statistics(tables: &[PairedTable<'_>]) -> Option<Candidate> {
     let found = tables.iter().filter_map(|(before, after)| {
-        if after.has_data && before.has_statistics && !after.has_statistics {
-            let cause = format!(
-                "The table {} has no statistics on the new server.",
-                after.name
-            );
+        if let Some(cause) = lost_statistics(before, after) {
             return Some((*after, cause));
         }
         let (low, high) = (before.rows.min(after.rows), before.rows.max(after.rows));

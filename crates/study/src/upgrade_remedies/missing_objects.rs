@@ -6,7 +6,7 @@ use super::result::RegressionRemedy;
 use super::statement_search::StatementSearch;
 use super::trial::{Effect, MeasuredSets, effect, may_be_worse, measure};
 use super::{CapturedStatement, TrialAccess};
-use crate::cause_experiments::{PlanTables, is_executable};
+use crate::cause_experiments::is_executable;
 
 impl StatementSearch<'_> {
     /// Puts in place what the new server lacks, after the statements were measured without it. The copies are dropped or restored
@@ -97,11 +97,7 @@ impl StatementSearch<'_> {
         if !is_restored || now.does_the_same_as(before) {
             return Ok(None);
         }
-        let slowest = &old.sets[old.slowest()];
-        let mut tables = PlanTables::new();
-        for side in [&mut self.old, &mut self.new] {
-            tables.extend(side.connection.plan_tables(slowest)?);
-        }
+        let tables = self.plan_tables(&old.sets[old.slowest()])?;
         let Some((old_state, new_state)) = &self.initial else {
             return Ok(None);
         };

@@ -75,7 +75,8 @@ pub enum RemedyStatus {
     Resolved,
     /// No candidate helped, or there is none.
     NotFound,
-    /// No candidate that was tried helped, and others failed or were not tried.
+    /// No candidate that was tried helped, and others failed or were not tried, or the dependence of the plan on the sample of
+    /// `ANALYZE` is not known.
     Untried,
 }
 
@@ -154,4 +155,29 @@ pub struct UpgradeRegression {
     pub status: RemedyStatus,
     /// Candidates that were tried, in order.
     pub tried: Vec<TriedRemedy>,
+}
+
+impl UpgradeRegression {
+    /// Returns a regression that was not executed alone, without a remedy.
+    pub(crate) fn new(
+        fingerprint: impl Into<String>,
+        sql: impl Into<String>,
+        sign: RegressionSign,
+    ) -> Self {
+        UpgradeRegression {
+            fingerprint: fingerprint.into(),
+            sql: sql.into(),
+            sign,
+            before: None,
+            after: None,
+            old_work: None,
+            new_work: None,
+            remedied_work: None,
+            note: None,
+            sample_dependence: None,
+            remedy: None,
+            status: RemedyStatus::NotFound,
+            tried: Vec::new(),
+        }
+    }
 }

@@ -8,8 +8,10 @@ use std::collections::BTreeSet;
 
 use plans::PlanShape;
 
+use super::TrialAccess;
 use super::planning_state::PlanningState;
-use super::result::SampleDependence;
+use super::result::{RemedyStatus, SampleDependence, UpgradeRegression};
+use super::statement_search::StatementSearch;
 use super::trial::Baseline;
 use crate::cause_experiments::{PlanTables, PlanningMode, TrialConnection};
 
@@ -18,7 +20,7 @@ use crate::cause_experiments::{PlanTables, PlanningMode, TrialConnection};
 const SAMPLES: u32 = 5;
 
 /// Describes a dependence in sentences.
-pub(super) fn describe(found: &SampleDependence, tables: &BTreeSet<String>) -> String {
+fn describe(found: &SampleDependence, tables: &BTreeSet<String>) -> String {
     let names: Vec<&str> = tables.iter().map(String::as_str).collect();
     format!(
         "Its plan depends on the sample of ANALYZE on both versions: with {} new samples each, the old server chose the plan of \
@@ -39,11 +41,42 @@ fn times(number: u32) -> String {
     }
 }
 
-/// Plans the statement with new samples on both servers; `None` if its plan does not depend on them, or there is no time.
+impl StatementSearch<'_> {
+    /// Notes whether the plan of a statement without a remedy depends on the sample of `ANALYZE`. If that cannot be found out, its
+    /// status is that of a statement with candidates that were not tried.
+    pub(super) fn examine_samples(
+        &mut self,
+        (old, new): (&PlanningState, &PlanningState),
+        (baseline, tables): (&Baseline<'_>, &PlanTables),
+        found: &mut UpgradeRegression,
+    ) {
+        // A rolled back ANALYZE leaves traces.
+        if self.request.access == TrialAccess::ReadOnly {
+            return;
+        }
+        let connections = [&mut self.old.connection, &mut self.new.connection];
+        match plan_with_samples(connections, [old, new], (baseline, tables)) {
+            Ok(Some((dependence, tables))) => {
+                found.note = Some(describe(&dependence, &tables));
+                found.sample_dependence = Some(dependence);
+            }
+            Ok(None) => {}
+            Err(reason) => {
+                let note = format!(
+                    "Whether its plan depends on the sample of ANALYZE is not known: {reason}."
+                );
+                found.note.get_or_insert(note);
+                found.status = RemedyStatus::Untried;
+            }
+        }
+    }
+}
+
+/// Plans the statement with new samples on both servers; `None` if its plan does not depend on them.
 ///
 /// # Errors
-/// If a server refuses `ANALYZE` or a plan.
-pub(super) fn examine_samples(
+/// If a server refuses `ANALYZE` or a plan, or the time is over before all samples.
+fn plan_with_samples(
     connections: [&mut TrialConnection<'_>; 2],
     states: [&PlanningState; 2],
     (baseline, tables): (&Baseline<'_>, &PlanTables),
@@ -58,7 +91,7 @@ pub(super) fn examine_samples(
         let tables = quoted_tables(state, tables);
         for _ in 0..SAMPLES {
             if connection.is_time_over() {
-                return Ok(None);
+                return Err("the time of the search was over".to_owned());
             }
             connection.begin()?;
             let shapes = plan_analyzed(connection, &tables, baseline);
@@ -120,7 +153,22 @@ fn plan_analyzed(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+    use std::time::Duration;
+
+    use clock::SystemClock;
+    use connect::login::Dialer;
+    use plans::MeasuredTimes;
+    use replay::{LoginMap, Target};
+    use workload::Literals;
+
+    use super::super::coverage::Examination;
+    use super::super::result::RegressionSign;
+    use super::super::statement_search::{Side, examination_of};
+    use super::super::trial::MeasuredSets;
+    use super::super::{RemedySearch, RemedySearchResult};
     use super::*;
+    use crate::interrupt::Interrupt;
 
     #[test]
     fn only_the_plan_of_the_other_server_in_a_set_with_different_plans_counts() {
@@ -139,6 +187,55 @@ mod tests {
             assert_eq!(changed.has_plan_of_other(0, &shapes), old, "{shapes:?}");
             assert_eq!(changed.has_plan_of_other(1, &shapes), new, "{shapes:?}");
         }
+    }
+
+    #[test]
+    fn dependence_for_which_there_was_no_time_is_open() {
+        let target = Target::parse("postgres://a@127.0.0.1:1/shop", |_| None).unwrap();
+        let (logins, clock) = (LoginMap::default(), SystemClock::start());
+        let dialer = Dialer::new(&target).unwrap();
+        let request = RemedySearch {
+            old: &target,
+            new: &target,
+            logins: &logins,
+            access: TrialAccess::Disposable,
+            captured: "shop",
+            slower: &HashMap::new(),
+            limit: Duration::ZERO,
+            literals: Literals::Hidden,
+            interrupt: &Interrupt::default(),
+        };
+        let side = || Side::new(&request, &dialer, (&target, &logins), (&clock, i64::MIN));
+        let known = RemedySearchResult::default();
+        let mut search = StatementSearch::new(&request, (side(), side()), known);
+        let measured = |kind: &str| {
+            let mut times = MeasuredTimes::default();
+            kind.clone_into(&mut times.plan.root.kind);
+            MeasuredSets {
+                sets: Vec::new(),
+                times: vec![times],
+            }
+        };
+        let (old, new) = (measured("Seq Scan"), measured("Index Scan"));
+        let baseline = Baseline {
+            old: &old,
+            new: &new,
+            mode: PlanningMode::Custom,
+        };
+        let state = PlanningState::default();
+        let mut found = UpgradeRegression::new("", "", RegressionSign::Work);
+        search.examine_samples(
+            (&state, &state),
+            (&baseline, &PlanTables::new()),
+            &mut found,
+        );
+        assert_eq!(found.status, RemedyStatus::Untried);
+        let note = found.note.as_deref().unwrap_or_default();
+        assert!(note.contains("the time of the search was over"), "{note}");
+        // A search with more time continues with it.
+        let found = [found];
+        assert_eq!(examination_of(&found, true), Examination::NoTime);
+        assert_eq!(examination_of(&found, false), Examination::Examined);
     }
 
     #[test]

@@ -16,7 +16,6 @@ use super::planning_state::{PlanningState, read_settings};
 use super::result::{
     RegressionRemedy, RegressionSign, RemedyKind, RemedyStatus, TrialWork, UpgradeRegression,
 };
-use super::sample_dependence::{describe, examine_samples};
 use super::trial::{
     Baseline, Effect, MeasuredSets, effect, is_risk_only, is_worse, may_be_worse, measure,
     try_candidate,
@@ -138,7 +137,10 @@ impl<'a> StatementSearch<'a> {
             Some(regression(&statement.text, sign, Some(note)))
         };
         let (found, examination) = match compared {
-            Ok(found) => (found, Examination::Examined),
+            Ok(found) => {
+                let examination = examination_of(&found, self.new.connection.is_time_over());
+                (found, examination)
+            }
             Err(Examination::Refused(reason)) => {
                 let found = without_work(format!("It was not executed alone: {reason}."));
                 (found.into_iter().collect(), Examination::Refused(reason))
@@ -296,10 +298,7 @@ impl<'a> StatementSearch<'a> {
             mode,
         };
         let slowest = &new.sets[new.slowest()];
-        let mut tables = PlanTables::new();
-        for side in [&mut self.old, &mut self.new] {
-            tables.extend(side.connection.plan_tables(slowest)?);
-        }
+        let tables = self.plan_tables(slowest)?;
         self.try_candidates(states, (&baseline, &tables), &mut found);
         let is_untried = found.note.is_some() || found.tried.iter().any(|one| !one.is_judged);
         if found.remedy.is_none() {
@@ -328,6 +327,13 @@ impl<'a> StatementSearch<'a> {
             found.note = Some(note.to_owned());
         }
         Ok(Some(found))
+    }
+
+    /// Returns the tables that a statement reads or writes with its values on either server.
+    pub(super) fn plan_tables(&mut self, example: &Example) -> Result<PlanTables, String> {
+        let mut tables = self.old.connection.plan_tables(example)?;
+        tables.extend(self.new.connection.plan_tables(example)?);
+        Ok(tables)
     }
 
     /// Returns how the traffic plans a statement.
@@ -414,33 +420,6 @@ impl<'a> StatementSearch<'a> {
             found.remedy = Some(candidate.remedy);
             found.remedied_work = Some(work);
             found.status = RemedyStatus::Screened;
-        }
-    }
-
-    /// Notes whether the plan of a statement without a remedy depends on the sample of `ANALYZE`.
-    fn examine_samples(
-        &mut self,
-        (old, new): (&PlanningState, &PlanningState),
-        (baseline, tables): (&Baseline<'_>, &PlanTables),
-        found: &mut UpgradeRegression,
-    ) {
-        // A rolled back ANALYZE leaves traces.
-        if self.request.access == TrialAccess::ReadOnly {
-            return;
-        }
-        let connections = [&mut self.old.connection, &mut self.new.connection];
-        match examine_samples(connections, [old, new], (baseline, tables)) {
-            Ok(Some((dependence, tables))) => {
-                found.note = Some(describe(&dependence, &tables));
-                found.sample_dependence = Some(dependence);
-            }
-            Ok(None) => {}
-            Err(reason) => {
-                let note = format!(
-                    "Whether its plan depends on the sample of ANALYZE is not known: {reason}."
-                );
-                found.note.get_or_insert(note);
-            }
         }
     }
 
@@ -550,24 +529,23 @@ impl<'a> StatementSearch<'a> {
     }
 }
 
+/// Returns the state of a statement that was compared. If the time ended before all candidates were tried, a search with more
+/// time examines it again.
+pub(super) fn examination_of(found: &[UpgradeRegression], is_time_over: bool) -> Examination {
+    let is_open = found.iter().any(|one| one.status == RemedyStatus::Untried);
+    match is_time_over && is_open {
+        true => Examination::NoTime,
+        false => Examination::Examined,
+    }
+}
+
 fn regression(
     text: &StatementText,
     sign: RegressionSign,
     note: Option<String>,
 ) -> UpgradeRegression {
     UpgradeRegression {
-        fingerprint: text.fingerprint.to_string(),
-        sql: text.sql.clone(),
-        sign,
-        before: None,
-        after: None,
-        old_work: None,
-        new_work: None,
-        remedied_work: None,
         note,
-        sample_dependence: None,
-        remedy: None,
-        status: RemedyStatus::NotFound,
-        tried: Vec::new(),
+        ..UpgradeRegression::new(text.fingerprint.to_string(), text.sql.as_str(), sign)
     }
 }

@@ -81,6 +81,11 @@ fn state() -> PlanningState {
 fn proposed(change: impl Fn(&mut PlanningState)) -> Vec<String> {
     let mut new = state();
     change(&mut new);
+    proposed_between(&state(), &new)
+}
+
+/// Returns the statements of the candidates for two servers.
+fn proposed_between(old: &PlanningState, new: &PlanningState) -> Vec<String> {
     let (before, after) = (plan("Seq Scan"), plan("Sample Scan"));
     let statement = SlowStatement {
         old: &before,
@@ -89,7 +94,7 @@ fn proposed(change: impl Fn(&mut PlanningState)) -> Vec<String> {
         newly_compiled: false,
         chosen: &[],
     };
-    let all = candidates((&state(), &new), &statement);
+    let all = candidates((old, new), &statement);
     let statements = all.into_iter().map(|one| one.remedy.statements.join("; "));
     statements.collect()
 }
@@ -236,25 +241,12 @@ fn only_the_table_of_the_schema_is_analyzed_and_its_partitioned_parent() {
         one.tables[0].parents = vec![parent.name.clone()];
         one.tables.push(parent.clone());
     }
-    let lacking = |new: &PlanningState| {
-        let (before, after) = (plan("Seq Scan"), plan("Sample Scan"));
-        let statement = SlowStatement {
-            old: &before,
-            new: &after,
-            tables: &read_tables(),
-            newly_compiled: false,
-            chosen: &[],
-        };
-        let all = candidates((&old, new), &statement).into_iter();
-        let statements = all.map(|one| one.remedy.statements.join("; "));
-        statements.collect::<Vec<String>>()
-    };
     new.tables[1].has_statistics = false;
-    assert_eq!(lacking(&new), ["ANALYZE public.all_orders"]);
+    assert_eq!(proposed_between(&old, &new), ["ANALYZE public.all_orders"]);
     new.tables[0].has_statistics = false;
-    assert_eq!(lacking(&new), ["ANALYZE public.all_orders"]);
+    assert_eq!(proposed_between(&old, &new), ["ANALYZE public.all_orders"]);
     new.tables[1].has_statistics = true;
-    assert_eq!(lacking(&new), ["ANALYZE public.orders"]);
+    assert_eq!(proposed_between(&old, &new), ["ANALYZE public.orders"]);
 }
 
 #[test]
