@@ -24,11 +24,9 @@ fn attempt(
     let (workload, output) = (at("a.workload"), at("x.upgrade"));
     let common = ["upgrade", &workload, "--from", from, "--to", "15"];
     let clones = ["--clone-command", clone, "--drop-command", &drop];
-    let outputs = ["-o", &output, "--no-restore"];
-    let done = rehearse(&[&common[..], &outputs, &clones, options].concat());
+    let done = rehearse(&[&common[..], &["-o", &output], &clones, options].concat());
     let text = String::from_utf8_lossy(&done.stderr).into_owned();
     let dropped = std::fs::read_to_string(at("dropped")).unwrap_or_default();
-    assert!(!Path::new(&output).exists(), "{text}");
     (done.status.code(), text, dropped)
 }
 
@@ -57,12 +55,37 @@ fn clone_command_that_fails_or_prints_no_clone_is_reported_and_its_clone_dropped
         (&unreachable, &[], "cannot connect", begun),
     ];
     for (clone, options, message, expected) in cases {
-        let (code, text, dropped) = attempt(directory.path(), &from, clone, options);
+        let options = [&["--no-restore"], options].concat();
+        let (code, text, dropped) = attempt(directory.path(), &from, clone, &options);
         assert_eq!(code, Some(3), "{clone}: {text}");
         assert!(text.contains(message), "{clone}: {text}");
         assert!(!text.contains("geheim"), "{clone}: {text}");
         assert_eq!(dropped, expected, "{clone}");
+        assert!(!directory.path().join("x.upgrade").exists(), "{text}");
     }
+}
+
+#[test]
+fn rehearsal_that_is_refused_makes_no_clone_and_drops_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    workload(directory.path(), "SELECT 1");
+    let (_server, from) = old_server("");
+    let clone = format!("touch {}", at("made"));
+    let refused = |options: &[&str], exit: i32, message: &str| {
+        let (code, text, dropped) = attempt(directory.path(), &from, &clone, options);
+        assert!(text.contains(message), "{text}");
+        assert_eq!((code, dropped.as_str()), (Some(exit), ""), "{text}");
+        assert!(!Path::new(&at("made")).exists(), "{text}");
+    };
+    let short = ["--no-restore", "--within", "1s"];
+    refused(&short, 2, "--within 1.00s is too short");
+    refused(&[], 2, "give --restore 'COMMAND'");
+    // The clones of a rehearsal that runs are not removed.
+    std::fs::create_dir(at("x.upgrade")).unwrap();
+    let running = std::fs::File::open(at("x.upgrade")).unwrap();
+    running.lock().unwrap();
+    refused(&["--no-restore", "--resume"], 3, "another process does so");
 }
 
 #[test]

@@ -7,19 +7,19 @@ use connect::Target;
 use sha2::{Digest, Sha256};
 use workload::WorkloadReader;
 
+use super::data_copy::CopySide;
 use super::own_servers::{ClonedFrom, OwnServers};
-use super::rehearsal_plan::{exists, place_of};
+use super::rehearsal_plan::{exists, lock, place_of, plain_name};
 use super::server_facts::ServerIdentity;
-use super::{FinishProof, RehearsalServers, UpgradeReport, UpgradeRequest, rehearse_upgrade};
+use super::{
+    FinishProof, RehearsalServers, UpgradeReport, UpgradeRequest, rehearse_with_lock, time_needed,
+};
 use crate::environment::PrintingCommand;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::notes;
-use crate::proof::{ProofDisplay, ProofPlace, hide_secrets};
+use crate::proof::{ProofDisplay, ProofPlace, data_source, hide_secrets};
 use crate::upgrade_inspect::UpgradeMethod;
-
-/// Number of letters of the output's name in the name of a clone.
-const LETTERS_MAX: usize = 20;
 
 /// Commands that make clones, and the use of these.
 pub struct CloneRequest {
@@ -43,22 +43,6 @@ pub struct CloneRequest {
     pub confirmed: Vec<String>,
 }
 
-/// Side of a rehearsal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Old,
-    New,
-}
-
-impl Side {
-    fn name(self) -> &'static str {
-        match self {
-            Side::Old => "old",
-            Side::New => "new",
-        }
-    }
-}
-
 /// A clone that was made.
 #[derive(Clone)]
 struct MadeClone {
@@ -77,7 +61,7 @@ struct Clones<'a> {
     /// Major version of production.
     version: u32,
     /// Sides whose clone command was started, with the URL if it is known.
-    begun: Vec<(Side, Option<MadeClone>)>,
+    begun: Vec<(CopySide, Option<MadeClone>)>,
 }
 
 /// Makes clones of both sides, rehearses the upgrade on them, and removes them. `from` of the request is the server that is
@@ -97,6 +81,12 @@ pub fn rehearse_on_clones(
     if request.output.symlink_metadata().is_ok() && !request.resume {
         return Err(exists(request.output));
     }
+    // Nothing is made for a rehearsal that is refused.
+    time_needed::refuse_too_short(&request, whole)?;
+    data_source(&clone_request.place, whole, &[])?;
+    // The clones of a rehearsal that runs are left alone.
+    let known = request.resume && request.output.exists();
+    let locked = known.then(|| lock(request.output)).transpose()?;
     let identity = ServerIdentity::read(request.from)?;
     let mut clones = Clones {
         request: clone_request,
@@ -117,7 +107,7 @@ pub fn rehearse_on_clones(
             servers: RehearsalServers::Own(Box::new(own.servers)),
             ..request
         };
-        rehearse_upgrade(&request, whole, interrupt, display, finish)
+        rehearse_with_lock(&request, locked, whole, interrupt, display, finish)
     });
     let left = clones.remove();
     match rehearsed {
@@ -164,8 +154,8 @@ impl CloneRequest {
 
 impl Clones<'_> {
     fn make_both(&mut self, production: &ServerIdentity) -> Result<ClonedServers, Failure> {
-        let old = self.make(Side::Old, production)?;
-        let new = self.make(Side::New, production)?;
+        let old = self.make(CopySide::Old, production)?;
+        let new = self.make(CopySide::New, production)?;
         let new = self.upgrade(new, production)?;
         refuse_other_databases(&old.target, &new.target)?;
         let request = self.request;
@@ -191,13 +181,13 @@ impl Clones<'_> {
     }
 
     /// Makes the clone of a side.
-    fn make(&mut self, side: Side, production: &ServerIdentity) -> Result<MadeClone, Failure> {
+    fn make(&mut self, side: CopySide, production: &ServerIdentity) -> Result<MadeClone, Failure> {
         let request = self.request;
         notes::note(&format!("Making the clone of the {} side.", side.name()));
         self.begun.push((side, None));
         // With an upgrade command, both clones are of production's version.
         let version = match (side, &request.upgrade) {
-            (Side::New, None) => u32::from(request.to),
+            (CopySide::New, None) => u32::from(request.to),
             _ => self.version,
         };
         let command = self.command(
@@ -213,7 +203,7 @@ impl Clones<'_> {
     /// removes it.
     fn recognise(
         &mut self,
-        side: Side,
+        side: CopySide,
         clone: MadeClone,
         production: &ServerIdentity,
     ) -> Result<MadeClone, Failure> {
@@ -245,13 +235,13 @@ impl Clones<'_> {
         notes::note("Upgrading the clone of the new side.");
         let mut command = self.command(
             (upgrade, "--upgrade-command"),
-            (Side::New, u32::from(self.request.to)),
+            (CopySide::New, u32::from(self.request.to)),
             Some(&clone.target),
         );
         command.variables.push(("REHEARSE_URL", clone.url.clone()));
         let printed = command.run(self.interrupt)?;
         match last_line(&printed).filter(|line| is_url(line)) {
-            Some(_) => self.recognise(Side::New, parse_url(&printed)?, production),
+            Some(_) => self.recognise(CopySide::New, parse_url(&printed)?, production),
             None => Ok(clone),
         }
     }
@@ -259,7 +249,7 @@ impl Clones<'_> {
     fn command<'c>(
         &'c self,
         (command, option): (&'c str, &'c str),
-        (side, version): (Side, u32),
+        (side, version): (CopySide, u32),
         server: Option<&'c Target>,
     ) -> PrintingCommand<'c> {
         PrintingCommand {
@@ -284,7 +274,7 @@ impl Clones<'_> {
     /// Removes clones of a rehearsal that was killed. There may be none, so that a failure is no error.
     fn remove_earlier(&self) {
         if let Some(drop) = &self.request.drop {
-            for side in [Side::Old, Side::New] {
+            for side in [CopySide::Old, CopySide::New] {
                 let _ = self.run_drop(drop, side, None);
             }
         }
@@ -318,10 +308,15 @@ impl Clones<'_> {
 
     /// Runs the command that removes a clone, also after a stop was requested. Without a known URL, `REHEARSE_URL` is
     /// empty, and there are no variables of libpq.
-    fn run_drop(&self, drop: &str, side: Side, clone: Option<&MadeClone>) -> Result<(), Failure> {
+    fn run_drop(
+        &self,
+        drop: &str,
+        side: CopySide,
+        clone: Option<&MadeClone>,
+    ) -> Result<(), Failure> {
         let version = match side {
-            Side::Old => self.version,
-            Side::New => u32::from(self.request.to),
+            CopySide::Old => self.version,
+            CopySide::New => u32::from(self.request.to),
         };
         let target = clone.map(|clone| &clone.target);
         let mut command = self.command((drop, "--drop-command"), (side, version), target);
@@ -337,14 +332,12 @@ fn clone_name(output: &Path) -> String {
     let path = std::path::absolute(output).unwrap_or_else(|_| output.to_owned());
     let machine = connect::machine_name().unwrap_or_default();
     let hash = Sha256::digest(format!("{machine}:{}", path.display()));
-    let stem = output.file_stem().unwrap_or_default().to_string_lossy();
-    let letters = stem.chars().filter(char::is_ascii_alphanumeric);
-    let plain: String = letters.take(LETTERS_MAX).collect();
+    let plain = plain_name(output);
     format!(
         "rehearse-{}{}",
         match plain.is_empty() {
             true => String::new(),
-            false => format!("{}-", plain.to_lowercase()),
+            false => format!("{plain}-"),
         },
         hash[..4]
             .iter()

@@ -57,8 +57,8 @@ pub(super) struct DataCopy {
     has_settings: bool,
 }
 
-/// Side of the restore.
-#[derive(Debug, Clone, Copy)]
+/// Side of a rehearsal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CopySide {
     Old,
     New,
@@ -76,7 +76,7 @@ pub(super) struct RestoreErrors {
 }
 
 impl CopySide {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             CopySide::Old => "old",
             CopySide::New => "new",

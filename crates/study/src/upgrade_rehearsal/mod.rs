@@ -40,6 +40,7 @@ mod watched_script;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use archive::DirectoryLock;
 use compare::proof::Goal;
 use connect::Target;
 use replay::{LoginMap, Options, ResultChecksums};
@@ -57,6 +58,7 @@ use crate::runner::EndReason;
 use crate::upgrade_inspect::{
     NewServer, UpgradeInspectRequest, UpgradeInspection, UpgradeMethod, inspect_upgrade,
 };
+use crate::upgrade_verify::{KnownFindings, inspect_alone};
 pub use clones::{CloneRequest, rehearse_on_clones};
 pub use data_comparison::{DataComparison, DifferingTable};
 use data_copy::DataCopy;
@@ -176,12 +178,27 @@ pub fn rehearse_upgrade(
     display: &mut dyn ProofDisplay,
     finish: FinishProof<'_>,
 ) -> Result<UpgradeReport, Failure> {
+    rehearse_with_lock(request, None, whole, interrupt, display, finish)
+}
+
+/// Rehearses the upgrade. `lock` is that of the directory, if it is locked already.
+fn rehearse_with_lock(
+    request: &UpgradeRequest<'_>,
+    lock: Option<DirectoryLock>,
+    whole: &WorkloadReader,
+    interrupt: &Interrupt,
+    display: &mut dyn ProofDisplay,
+    finish: FinishProof<'_>,
+) -> Result<UpgradeReport, Failure> {
     if let RehearsalServers::Own(own) = &request.servers {
         own_servers::refuse(request, own, whole)?;
     }
     time_needed::refuse_too_short(request, whole)?;
     let plan = rehearsal_plan::begin(request, whole)?;
-    let _lock = rehearsal_plan::lock(request.output)?;
+    let _lock = match lock {
+        Some(lock) => lock,
+        None => rehearsal_plan::lock(request.output)?,
+    };
     let sandbox = match request.servers {
         RehearsalServers::Private { .. } => Some(plan.sandbox.as_str()),
         RehearsalServers::Own(_) => None,
@@ -212,12 +229,8 @@ fn rehearse(
             isolation::refuse([("--from", from), ("--target", target)])?;
         }
     }
-    let mut inspection = inspect(request, interrupt)?;
-    if let RehearsalServers::Own(own) = &request.servers
-        && let Some(template) = &own.place.template
-    {
-        database_names::name_captured(&mut inspection, template, &plan.database);
-    }
+    let inspection = inspect(request, plan, interrupt)?;
+    let known_findings = inspect_old(request, plan, interrupt)?;
     let (servers, data) = match &request.servers {
         RehearsalServers::Private {
             to,
@@ -248,7 +261,7 @@ fn rehearse(
     let begun = &|_: &Path| Ok(());
     let performed = perform_proof(&proof, sides, whole, interrupt, begun, display);
     refuse_stopped(interrupt)?;
-    let (journal, ended) = performed.map_err(with_own_options)?;
+    let (journal, ended) = performed?;
     let proof = finish(&journal, ended)?;
     let inputs = RemedyInputs {
         request,
@@ -256,9 +269,10 @@ fn rehearse(
         servers: &servers,
         whole,
         journal: &journal,
+        known_findings,
         interrupt,
     };
-    let mut remedies = inputs.search_and_prove(proof.sides.first(), display, finish)?;
+    let mut remedies = inputs.search_and_prove(&proof, display, finish)?;
     let expectations = std::mem::take(&mut remedies.expectations);
     let plans = compare_plans(request, &servers, whole, interrupt);
     let mut report = assemble::assemble(
@@ -280,15 +294,6 @@ fn rehearse(
     Ok(report)
 }
 
-/// Replaces options of `prove` in the message by those of a rehearsal.
-fn with_own_options(failure: Failure) -> Failure {
-    Failure {
-        message: remedy_proof::with_time_for_all(&failure.message)
-            .replace("and another directory with -o", "with --resume"),
-        ..failure
-    }
-}
-
 fn refuse_stopped(interrupt: &Interrupt) -> Result<(), Failure> {
     match interrupt.is_requested() {
         true => Err(Failure::could_not("the rehearsal was stopped")),
@@ -296,12 +301,14 @@ fn refuse_stopped(interrupt: &Interrupt) -> Result<(), Failure> {
     }
 }
 
+/// Inspects the upgrade, with the names of production.
 fn inspect(
     request: &UpgradeRequest<'_>,
+    plan: &RehearsalPlan,
     interrupt: &Interrupt,
 ) -> Result<UpgradeInspection, Failure> {
     let find = request.find;
-    match &request.servers {
+    let mut inspection = match &request.servers {
         RehearsalServers::Private { to, method, .. } => {
             let request = UpgradeInspectRequest {
                 from: request.from,
@@ -324,6 +331,39 @@ fn inspect(
             };
             inspect_upgrade(&request, interrupt)
         }
+    }?;
+    name_captured(&mut inspection, request, plan);
+    Ok(inspection)
+}
+
+/// Inspects the old server alone. Returns what was to be mended there, with the names of production.
+fn inspect_old(
+    request: &UpgradeRequest<'_>,
+    plan: &RehearsalPlan,
+    interrupt: &Interrupt,
+) -> Result<KnownFindings, Failure> {
+    let old = match &request.servers {
+        RehearsalServers::Own(own) => {
+            let [old, _] = own_servers::catalogues(request, own);
+            old
+        }
+        RehearsalServers::Private { .. } => request.from.clone(),
+    };
+    let mut inspection = inspect_alone(&old, request.find, interrupt)?;
+    name_captured(&mut inspection, request, plan);
+    Ok(KnownFindings::new(&inspection))
+}
+
+/// Replaces the name of `--template` in an inspection.
+fn name_captured(
+    inspection: &mut UpgradeInspection,
+    request: &UpgradeRequest<'_>,
+    plan: &RehearsalPlan,
+) {
+    if let RehearsalServers::Own(own) = &request.servers
+        && let Some(template) = &own.place.template
+    {
+        database_names::name_captured(inspection, template, &plan.database);
     }
 }
 

@@ -45,9 +45,7 @@ pub(super) fn prepare(
     }
     let planner = request.output.join("old.planner");
     if copy.dump(request.from)? {
-        // The private server of an earlier dump has other data.
-        let _ = std::fs::remove_file(&planner);
-        StartChecks::forget(request.output);
+        forget_earlier(request.output, &planner);
     }
     let made = make_old(request, (plan, whole), from_major, (&copy, &planner));
     let checks = made.inspect_err(|failure| {
@@ -84,6 +82,13 @@ pub(super) fn prepare(
         majors: [from_major, to],
         copy: Some(copy),
     })
+}
+
+/// Deletes what was found on the private server of an earlier dump, which has other data.
+fn forget_earlier(output: &Path, planner: &Path) {
+    let _ = std::fs::remove_file(planner);
+    let _ = std::fs::remove_file(output.join(CHECK_FILE));
+    StartChecks::forget(output);
 }
 
 /// Whether pg_upgrade accepts the old server. Its messages are kept in a file, so that a resumed rehearsal does the same.
@@ -165,4 +170,21 @@ fn make_old(
     let _ = std::fs::remove_file(planner);
     export_planner(&target, planner, None)?;
     Ok(checks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusal_of_pg_upgrade_for_an_earlier_dump_is_forgotten() {
+        let output = tempfile::tempdir().unwrap();
+        let planner = output.path().join("old.planner");
+        std::fs::write(&planner, "").unwrap();
+        std::fs::write(output.path().join(CHECK_FILE), "refused\n").unwrap();
+        assert_eq!(upgrade_refusal(output.path()), ["refused"]);
+        forget_earlier(output.path(), &planner);
+        assert_eq!(upgrade_refusal(output.path()), [""; 0]);
+        assert!(!planner.exists());
+    }
 }

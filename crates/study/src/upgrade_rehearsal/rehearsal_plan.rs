@@ -18,6 +18,8 @@ use crate::upgrade_inspect::UpgradeMethod;
 
 /// File of the identity.
 const FILE: &str = "upgrade.json";
+/// Number of letters of the directory's name in names of servers and clones.
+const LETTERS_MAX: usize = 20;
 /// Access rights of the directory.
 const DIRECTORY_MODE: u32 = 0o700;
 
@@ -99,6 +101,16 @@ pub(super) fn place_of(target: &Target) -> String {
     )
 }
 
+/// Returns the name of the directory without its extension, of small letters and digits.
+pub(super) fn plain_name(output: &Path) -> String {
+    let stem = output.file_stem().unwrap_or_default().to_string_lossy();
+    let letters = stem.chars().filter(char::is_ascii_alphanumeric);
+    letters
+        .take(LETTERS_MAX)
+        .map(|letter| letter.to_ascii_lowercase())
+        .collect()
+}
+
 /// Creates the directory, or reads the plan of the rehearsal that is resumed.
 pub(super) fn begin(
     request: &UpgradeRequest<'_>,
@@ -106,12 +118,6 @@ pub(super) fn begin(
 ) -> Result<RehearsalPlan, Failure> {
     let output = request.output;
     let file = output.join(FILE);
-    let name = output.file_stem().unwrap_or_default().to_string_lossy();
-    let plain: String = name
-        .chars()
-        .filter(char::is_ascii_alphanumeric)
-        .take(20)
-        .collect();
     let cloned = match &request.servers {
         RehearsalServers::Own(own) => own.cloned.as_ref(),
         RehearsalServers::Private { .. } => None,
@@ -145,7 +151,7 @@ pub(super) fn begin(
         database: choose_database(whole, request.replay.logins.database.as_deref())?,
         sandbox: format!(
             "upgrade-{}-{:08x}",
-            plain.to_lowercase(),
+            plain_name(output),
             rand::random::<u32>()
         ),
         options: Some(replay_options(request)),

@@ -20,21 +20,19 @@ use super::remedied_side::{ONE_ROLE_NOTE, RemediedServers};
 use super::result::RemedyProof;
 use super::search_servers::{PROOF, SearchServers};
 use super::time_needed::REPLAYS_SHARE;
-use super::{
-    FinishProof, MARGIN, PreparedServers, RehearsalServers, UpgradeRequest, own_servers,
-    proof_request, search_servers,
-};
+use super::{FinishProof, MARGIN, PreparedServers, UpgradeRequest, proof_request, search_servers};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::notes;
 use crate::proof::{
-    ProofDisplay, ProofJournal, ProofSide, ProofSideReport, compare_side, perform_proof,
+    ProofDisplay, ProofJournal, ProofReport, ProofSide, ProofSideReport, compare_side,
+    perform_proof,
 };
 use crate::upgrade_remedies::{
     MeasuredFactor, RegressionSign, RemedyKind, RemedySearch, RemedySearchResult, RemedyStatus,
     UpgradeRegression, has_more_blocks, search_remedies,
 };
-use crate::upgrade_verify::{KnownFindings, UpgradeExpectations, inspect_alone};
+use crate::upgrade_verify::{KnownFindings, UpgradeExpectations};
 
 /// Share of the time for the search.
 const SEARCH_SHARE: f64 = 0.15;
@@ -46,28 +44,12 @@ const SEARCH_MIN: Duration = Duration::from_secs(20);
 const SEARCH_FILE: &str = "remedies.json";
 /// Beginning of the note that states why there are no replays with the remedies.
 pub(super) const NOT_PROVED_NOTE: &str = "the remedies were not proved: ";
+/// Reason of replays that ended before the first block.
+const TOO_SHORT: &str = "the time that was left does not suffice for their replays; give more with --within, and --resume";
 
 /// Returns the time for the replays of both versions, of the time for all.
 pub(super) fn replays_time(within: Duration) -> Duration {
     within.mul_f64(REPLAYS_SHARE)
-}
-
-/// Converts the time that a message on the replays asks for into the time for all.
-pub(super) fn with_time_for_all(message: &str) -> String {
-    const OPTION: &str = "--time-budget ";
-    let Some((before, rest)) = message.split_once(OPTION) else {
-        return message.to_owned();
-    };
-    let end = rest.find(' ').unwrap_or(rest.len());
-    let (time, after) = rest.split_at(end);
-    match clock::parse_duration(time) {
-        Ok(time) => {
-            let all = time.div_f64(REPLAYS_SHARE).as_secs_f64().ceil();
-            let all = clock::duration_text((all * 1e9) as i64).replace(' ', "");
-            format!("{before}--within {all}{after}; a part of the time is for remedies")
-        }
-        Err(_) => message.replace("--time-budget", "--within"),
-    }
 }
 
 /// Result of a search, and the time that it took.
@@ -100,20 +82,31 @@ pub(super) struct RemedyInputs<'a> {
     pub(super) whole: &'a WorkloadReader,
     /// Replays of both versions.
     pub(super) journal: &'a ProofJournal,
+    /// Objects that were to be mended on the old server.
+    pub(super) known_findings: KnownFindings,
     pub(super) interrupt: &'a Interrupt,
 }
 
+/// Replays with all remedies.
+struct ProvedRemedies {
+    proof: RemedyProof,
+    comparison: Option<Comparison>,
+    /// Notes of these replays.
+    notes: Vec<String>,
+}
+
 impl RemedyInputs<'_> {
-    /// Searches remedies for the statements that are worse, and proves them.
+    /// Searches remedies for the statements that are worse, and proves them. `without` has the replays without remedies.
     ///
     /// # Errors
     /// If a server cannot be created, or a replay cannot be done. A proof for which the time does not suffice is a note.
     pub(super) fn search_and_prove(
         &self,
-        side: Option<&ProofSideReport>,
+        without: &ProofReport,
         display: &mut dyn ProofDisplay,
         finish: FinishProof<'_>,
     ) -> Result<FoundRemedies, Failure> {
+        let side = without.sides.first();
         let mut searched = self.search(side)?;
         let mut found = FoundRemedies {
             notes: std::mem::take(&mut searched.found.notes),
@@ -128,15 +121,18 @@ impl RemedyInputs<'_> {
         }
         if !searched.found.script().is_empty() {
             match self.prove(&mut searched, display, finish) {
-                Ok((proof, comparison)) => {
-                    found.proof = Some(proof);
-                    rehearsed = comparison.or(rehearsed);
+                Ok(proved) => {
+                    let blocks = proved.proof.blocks;
+                    found
+                        .notes
+                        .extend(limits(blocks, &proved.notes, &without.notes));
+                    found.proof = Some(proved.proof);
+                    rehearsed = proved.comparison.or(rehearsed);
                 }
                 Err(_) if self.interrupt.is_requested() => super::refuse_stopped(self.interrupt)?,
-                Err(failure) => found.notes.push(format!(
-                    "{NOT_PROVED_NOTE}{}",
-                    failure.message.replace("--time-budget", "--within")
-                )),
+                Err(failure) => found
+                    .notes
+                    .push(format!("{NOT_PROVED_NOTE}{}", failure.message)),
             }
         }
         // Each run of a proof restores the data, and its end does.
@@ -147,23 +143,10 @@ impl RemedyInputs<'_> {
             (self.whole, &self.plan.database),
             rehearsed.as_ref(),
             &searched.found,
-            self.known_findings()?,
+            self.known_findings.clone(),
         )?;
         found.regressions = searched.found.regressions;
         Ok(found)
-    }
-
-    /// Returns what was to be mended on the old server.
-    fn known_findings(&self) -> Result<KnownFindings, Failure> {
-        let old = match &self.request.servers {
-            RehearsalServers::Own(own) => {
-                let [old, _] = own_servers::catalogues(self.request, own);
-                old
-            }
-            RehearsalServers::Private { .. } => self.request.from.clone(),
-        };
-        let inspection = inspect_alone(&old, self.request.find, self.interrupt)?;
-        Ok(KnownFindings::new(&inspection))
     }
 
     /// Searches the remedies, or reads the result of the search before. One that ended for lack of time continues if there is
@@ -267,7 +250,7 @@ impl RemedyInputs<'_> {
         searched: &mut SearchFile,
         display: &mut dyn ProofDisplay,
         finish: FinishProof<'_>,
-    ) -> Result<(RemedyProof, Option<Comparison>), Failure> {
+    ) -> Result<ProvedRemedies, Failure> {
         let statements = searched.found.script();
         notes::note(&format!(
             "Replaying on both versions, the new one with {} of remedies.",
@@ -321,8 +304,25 @@ impl RemedyInputs<'_> {
             errors: side.errors,
             proof: self.request.output.join(PROOF).display().to_string(),
         };
-        Ok((proof, comparison))
+        Ok(ProvedRemedies {
+            proof,
+            comparison,
+            notes: report.notes,
+        })
     }
+}
+
+/// Returns the limits of replays with this number of blocks, in sentences: their notes that the replays before do not have,
+/// `known`.
+fn limits(blocks: u32, notes: &[String], known: &[String]) -> Vec<String> {
+    let other = notes.iter().filter(|note| !known.contains(note));
+    let mut limits: Vec<String> = other
+        .map(|note| format!("replays with the remedies: {note}"))
+        .collect();
+    if blocks == 0 {
+        limits.push(format!("{NOT_PROVED_NOTE}{TOO_SHORT}"));
+    }
+    limits
 }
 
 /// Returns what the replays with all remedies show of a statement.
@@ -405,13 +405,18 @@ mod tests {
     use crate::upgrade_remedies::{RegressionRemedy, TrialWork};
 
     #[test]
-    fn time_that_the_replays_need_is_converted_into_the_time_for_all() {
-        let message = with_time_for_all("too short; give --time-budget 3min or more, or less");
+    fn replays_that_ended_early_and_their_own_notes_are_limits() {
+        let [stalls, delay] = ["stalls", "delay"].map(str::to_owned);
+        let (notes, known) = ([stalls.clone(), delay], [stalls]);
         assert_eq!(
-            message,
-            "too short; give --within 5min00s or more, or less; a part of the time is for remedies"
+            limits(1, &notes, &known),
+            ["replays with the remedies: delay"]
         );
-        assert_eq!(with_time_for_all("other"), "other");
+        let ended = limits(0, &known, &known).concat();
+        assert!(
+            ended.starts_with(NOT_PROVED_NOTE) && ended.contains("--resume"),
+            "{ended}"
+        );
     }
 
     #[test]
@@ -425,16 +430,10 @@ mod tests {
             })
         };
         let mut one = UpgradeRegression {
-            fingerprint: String::new(),
-            sql: String::new(),
-            sign: RegressionSign::Slower,
-            before: None,
             after: within(1.02),
             old_work: work(100.0),
             new_work: work(110.0),
             remedied_work: work(100.0),
-            note: None,
-            sample_dependence: None,
             remedy: Some(RegressionRemedy {
                 kind: RemedyKind::Setting,
                 cause: String::new(),
@@ -444,7 +443,7 @@ mod tests {
                 risk: String::new(),
             }),
             status: RemedyStatus::Screened,
-            tried: Vec::new(),
+            ..UpgradeRegression::new("", "", RegressionSign::Slower)
         };
         let status = |one: &UpgradeRegression| replayed_status(one, false, false);
         assert_eq!(status(&one), RemedyStatus::Proved);
