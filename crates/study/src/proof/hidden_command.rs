@@ -95,7 +95,7 @@ fn is_port(word: &str) -> bool {
 /// Applications".
 fn is_postgres_program(word: &str) -> bool {
     let name = word.rsplit('/').next().unwrap_or_default();
-    let names = [
+    [
         "psql",
         "pgbench",
         "createdb",
@@ -105,16 +105,13 @@ fn is_postgres_program(word: &str) -> bool {
         "clusterdb",
         "reindexdb",
         "vacuumdb",
-    ];
-    names.contains(&name)
-        || [
-            "pg_dump",
-            "pg_dumpall",
-            "pg_restore",
-            "pg_basebackup",
-            "pg_isready",
-        ]
-        .contains(&name)
+        "pg_dump",
+        "pg_dumpall",
+        "pg_restore",
+        "pg_basebackup",
+        "pg_isready",
+    ]
+    .contains(&name)
 }
 
 fn hide_in_word(word: &str, is_postgres: bool) -> String {

@@ -326,7 +326,6 @@ mod tests {
     use super::*;
     use crate::upgrade_inspect::{UpgradeObject, UpgradeSeverity};
     use crate::upgrade_rehearsal::DifferingTable;
-    use crate::upgrade_remedies::RemedyStatus;
 
     #[test]
     fn statement_that_fails_and_did_not_fail_in_the_capture_is_not_rehearsed() {
@@ -359,19 +358,8 @@ mod tests {
             ..DataComparison::default()
         };
         let regression = |sign| UpgradeRegression {
-            fingerprint: String::new(),
-            sql: String::new(),
-            sign,
-            before: None,
-            after: None,
-            old_work: None,
-            new_work: None,
-            remedied_work: None,
             note: Some("The answers differ.".to_owned()),
-            sample_dependence: None,
-            remedy: None,
-            status: RemedyStatus::NotFound,
-            tried: Vec::new(),
+            ..UpgradeRegression::new("", "", sign)
         };
         let all = [RegressionSign::OtherRows, RegressionSign::Slower].map(regression);
         let text = other_data_text(&data);

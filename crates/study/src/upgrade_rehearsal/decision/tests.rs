@@ -160,16 +160,6 @@ fn regression(sign: RegressionSign, status: RemedyStatus) -> UpgradeRegression {
         RemedyStatus::NotFound | RemedyStatus::Untried | RemedyStatus::Resolved
     );
     UpgradeRegression {
-        fingerprint: "0000000000000001".to_owned(),
-        sql: String::new(),
-        sign,
-        before: None,
-        after: None,
-        old_work: None,
-        new_work: None,
-        remedied_work: None,
-        note: None,
-        sample_dependence: None,
         remedy: has_remedy.then(|| RegressionRemedy {
             kind: RemedyKind::Analyze,
             cause: String::new(),
@@ -179,7 +169,7 @@ fn regression(sign: RegressionSign, status: RemedyStatus) -> UpgradeRegression {
             risk: String::new(),
         }),
         status,
-        tried: Vec::new(),
+        ..UpgradeRegression::new("0000000000000001", "", sign)
     }
 }
 
