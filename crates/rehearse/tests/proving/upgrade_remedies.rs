@@ -72,6 +72,13 @@ fn rehearsed(workload: &str, [from, target]: [&str; 2], output: &str, options: &
     validated_as("upgrade", &done)
 }
 
+/// Returns the join. On a busy machine, others may look slower, too.
+fn slow_statement(report: &Value) -> &Value {
+    let mut all = report["regressions"].as_array().unwrap().iter();
+    let found = all.find(|one| one["sql"].as_str().unwrap().contains("join"));
+    found.unwrap_or_else(|| panic!("{report:#}"))
+}
+
 #[test]
 fn search_of_remedies_with_a_template_advances_no_sequence_of_it_and_the_remedy_is_proved() {
     if !can_rehearse() {
@@ -85,9 +92,7 @@ fn search_of_remedies_with_a_template_advances_no_sequence_of_it_and_the_remedy_
     let urls = [old.url("shop_proof"), new.url("shop_proof")];
     let options = ["--template", "shop_template", "--within", "420s"];
     let report = rehearsed(&workload, [&urls[0], &urls[1]], &output, &options);
-    let regressions = report["regressions"].as_array().unwrap();
-    assert_eq!(regressions.len(), 1, "{report:#}");
-    let statements = &regressions[0]["remedy"]["statements"];
+    let statements = &slow_statement(&report)["remedy"]["statements"];
     assert!(
         statements.to_string().contains("ANALYZE public.facts"),
         "{report:#}"
@@ -131,11 +136,7 @@ fn search_of_remedies_without_a_restore_only_reads_and_reports_what_was_not_trie
     let urls = [old.url("shop"), new.url("shop")];
     let options = ["--no-restore", "--within", "420s"];
     let report = rehearsed(&workload, [&urls[0], &urls[1]], &output, &options);
-    let regressions = report["regressions"].as_array().unwrap();
-    let slow = regressions
-        .iter()
-        .find(|one| one["sql"].as_str().unwrap().contains("join"));
-    let slow = slow.unwrap_or_else(|| panic!("{report:#}"));
+    let slow = slow_statement(&report);
     assert_eq!(slow["status"], "untried", "{report:#}");
     assert!(
         slow["tried"]
