@@ -21,4 +21,6 @@ pub use attach::CaptureAttach;
 pub use proxy::CaptureProxy;
 #[cfg(feature = "server")]
 pub use server::{ServerBuilder, connect, server};
-pub use tier::{cases, is_full_tier, is_set, report_skipped, skip_in_fast_tier, versions};
+pub use tier::{
+    cases, is_full_tier, is_set, report_skipped, skip_in_fast_tier, skip_unless_set, versions,
+};

@@ -30,6 +30,17 @@ pub fn skip_in_fast_tier() -> bool {
     skip
 }
 
+/// Returns whether the calling test must be skipped, since it takes this time, such as "minutes", and an environment
+/// variable does not request it. Reports that.
+#[must_use]
+pub fn skip_unless_set(variable: &str, time: &str) -> bool {
+    let skip = !is_set(variable);
+    if skip {
+        report_skipped(&format!("takes {time}, {variable}=1"));
+    }
+    skip
+}
+
 /// Reports that the calling test is skipped.
 pub fn report_skipped(reason: &str) {
     let thread = std::thread::current();

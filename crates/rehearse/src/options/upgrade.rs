@@ -70,13 +70,7 @@ pub struct CloneArgs {
     /// Replay on clones of --from, which this shell command makes, once for each side. It prints the URL of the clone in
     /// its last line, and is given PGHOST and so on of --from, REHEARSE_SIDE (old or new), REHEARSE_VERSION and
     /// REHEARSE_CLONE, a name for the clone.
-    #[arg(
-        long,
-        value_name = "COMMAND",
-        group = "own_servers",
-        requires = "to",
-        conflicts_with = "target"
-    )]
+    #[arg(long, value_name = "COMMAND", group = "own_servers", requires = "to")]
     pub clone_command: Option<String>,
     /// Upgrade the new clone with this shell command. It is given REHEARSE_URL, and may print another URL. Without it, the
     /// clone command makes an upgraded clone for the new side.

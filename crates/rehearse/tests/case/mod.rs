@@ -13,12 +13,7 @@ pub fn rehearse(arguments: &[&str]) -> std::process::Output {
 
 /// Returns whether the calling test must be skipped, since its case takes minutes. Reports that.
 pub fn skip_long_case() -> bool {
-    const VARIABLE: &str = "REHEARSE_TEST_LAB";
-    let skip = !test_support::is_set(VARIABLE);
-    if skip {
-        test_support::report_skipped(&format!("takes minutes, {VARIABLE}=1"));
-    }
-    skip
+    test_support::skip_unless_set("REHEARSE_TEST_LAB", "minutes")
 }
 
 /// Runs a case, validates its JSON, and requires that all its checks passed.

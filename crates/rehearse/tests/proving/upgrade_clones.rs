@@ -7,6 +7,19 @@ use std::time::Instant;
 use super::super::{PATIENCE, command, rehearse};
 use super::upgrading::{can_rehearse, old_server, workload};
 
+/// Returns the arguments of a rehearsal with a workload, an old server and an output, on clones that these commands make and
+/// drop.
+fn arguments<'a>(
+    [workload, from, output]: [&'a str; 3],
+    [clone, drop]: [&'a str; 2],
+) -> Vec<&'a str> {
+    let servers = [
+        "upgrade", workload, "--from", from, "--to", "15", "-o", output,
+    ];
+    let commands = ["--clone-command", clone, "--drop-command", drop];
+    [&servers[..], &commands].concat()
+}
+
 /// Runs a rehearsal with this clone command and options. Returns the exit code, the messages, and what the drop command
 /// wrote.
 fn attempt(
@@ -22,9 +35,8 @@ fn attempt(
         at("dropped")
     );
     let (workload, output) = (at("a.workload"), at("x.upgrade"));
-    let common = ["upgrade", &workload, "--from", from, "--to", "15"];
-    let clones = ["--clone-command", clone, "--drop-command", &drop];
-    let done = rehearse(&[&common[..], &["-o", &output], &clones, options].concat());
+    let common = arguments([&workload, from, &output], [clone, &drop]);
+    let done = rehearse(&[&common[..], options].concat());
     let text = String::from_utf8_lossy(&done.stderr).into_owned();
     let dropped = std::fs::read_to_string(at("dropped")).unwrap_or_default();
     (done.status.code(), text, dropped)
@@ -97,21 +109,8 @@ fn rehearsal_that_is_interrupted_while_it_clones_ends_the_command_and_drops_the_
     let (output, dropped) = (at("x.upgrade"), at("dropped"));
     let clone = format!("echo $$ >{}; sleep 600", at("begun"));
     let drop = format!("echo $REHEARSE_CLONE >{dropped}");
-    let arguments = [
-        "upgrade",
-        &workload,
-        "--from",
-        &from,
-        "--to",
-        "15",
-        "-o",
-        &output,
-        "--no-restore",
-        "--clone-command",
-        &clone,
-        "--drop-command",
-        &drop,
-    ];
+    let mut arguments = arguments([&workload, &from, &output], [&clone, &drop]);
+    arguments.push("--no-restore");
     let mut child = command(&arguments).stderr(Stdio::null()).spawn().unwrap();
     let begun = Instant::now();
     while !std::fs::read_to_string(at("begun")).is_ok_and(|text| text.ends_with('\n')) {
@@ -149,27 +148,10 @@ fn rehearsal_on_clones_upgrades_the_new_one_reports_the_commands_and_drops_both(
     );
     let upgrade = "psql -q \"$REHEARSE_URL\" -c 'DROP TABLE events'";
     let drop = format!("echo \"$REHEARSE_SIDE $REHEARSE_URL\" >>{dropped}");
-    let arguments = [
-        "upgrade",
-        &workload,
-        "--from",
-        &from,
-        "--to",
-        "15",
-        "-o",
-        &output,
-        "--no-restore",
-        "--within",
-        "60s",
-        "--clone-command",
-        &clone,
-        "--upgrade-command",
-        upgrade,
-        "--drop-command",
-        &drop,
-        "--json",
-    ];
-    let done = rehearse(&arguments);
+    let common = arguments([&workload, &from, &output], [&clone, &drop]);
+    let timed = ["--no-restore", "--within", "60s"];
+    let options = ["--upgrade-command", upgrade, "--json"];
+    let done = rehearse(&[&common[..], &timed, &options].concat());
     let text = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(1), "{text}");
     let report: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();

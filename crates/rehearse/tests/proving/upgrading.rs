@@ -64,10 +64,8 @@ pub(super) fn address(url: &str) -> String {
 
 /// Whether a rehearsal of a minute can be done.
 pub(super) fn can_rehearse() -> bool {
-    // Both take two minutes of two processors.
-    const VARIABLE: &str = "REHEARSE_TEST_UPGRADES";
-    if !test_support::is_set(VARIABLE) {
-        test_support::report_skipped(&format!("takes minutes, {VARIABLE}=1"));
+    // Each takes two minutes of two processors.
+    if test_support::skip_unless_set("REHEARSE_TEST_UPGRADES", "minutes") {
         return false;
     }
     let is_there = std::process::Command::new("pg_dump")

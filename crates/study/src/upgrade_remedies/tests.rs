@@ -121,9 +121,7 @@ fn workload(path: &Path, database: &str, sql: &str) -> WorkloadReader {
 #[test]
 fn search_finds_the_remedy_of_each_difference_and_leaves_nothing() {
     // Two servers with seven databases each take 20 seconds.
-    const VARIABLE: &str = "REHEARSE_TEST_UPGRADES";
-    if !test_support::is_set(VARIABLE) {
-        test_support::report_skipped(&format!("takes 20 seconds, {VARIABLE}=1"));
+    if test_support::skip_unless_set("REHEARSE_TEST_UPGRADES", "20 seconds") {
         return;
     }
     let settings = [("autovacuum", "off"), ("jit", "off")];
@@ -199,9 +197,7 @@ const ONES: &str = "CREATE TABLE other (id int PRIMARY KEY, pad text);
 
 #[test]
 fn plan_that_the_old_server_also_chooses_with_new_statistics_depends_on_the_sample() {
-    const VARIABLE: &str = "REHEARSE_TEST_UPGRADES";
-    if !test_support::is_set(VARIABLE) {
-        test_support::report_skipped(&format!("takes 10 seconds, {VARIABLE}=1"));
+    if test_support::skip_unless_set("REHEARSE_TEST_UPGRADES", "10 seconds") {
         return;
     }
     let settings = [("autovacuum", "off"), ("jit", "off")];
