@@ -2,7 +2,7 @@
 
 use askama::Template;
 use plans::StepMark;
-use study::plan_check::{CheckedStatement, Coverage, PlanCheck, PlanPair, PlanVerdict};
+use study::plan_check::{CheckedStatement, Coverage, PlanCheck, PlanVerdict};
 
 use super::frame::{Frame, render};
 use super::plan_steps::{PlanStep, plan_steps};
@@ -12,7 +12,7 @@ use crate::text::plans_check_text::{
     ChangeOfPlan, UNSTABLE_TITLE, conditions, coverage, heading, limitation_texts, plan_changes,
     share_text, statement_risks, unstable_statements,
 };
-use crate::text::units::{count, counted, ratio};
+use crate::text::units::{count, counted};
 
 /// Width of a text.
 const COLUMNS: usize = 2_000;
@@ -42,8 +42,6 @@ impl Statement {
 struct Change {
     values: String,
     text: String,
-    /// Numbers of the change, with their names.
-    facts: Vec<(&'static str, String)>,
     sides: [(&'static str, Vec<Step>); 2],
 }
 
@@ -54,35 +52,9 @@ impl Change {
         Change {
             values: change.values.clone(),
             text: change.text.clone(),
-            facts: facts(change.pair),
             sides: [("before", before), ("after", after)],
         }
     }
-}
-
-/// Returns the cost ratio and the stability of a change.
-fn facts(pair: &PlanPair) -> Vec<(&'static str, String)> {
-    let mut facts = Vec::new();
-    if let Some(factor) = pair.cost_ratio {
-        facts.push((
-            "estimated cost, after / before",
-            format!("× {}", ratio(factor)),
-        ));
-    }
-    let Some(found) = pair.perturbed.filter(|found| found.copies > 0) else {
-        return facts;
-    };
-    let stability = match found.changed {
-        0 => "in no copy".to_owned(),
-        changed if changed == found.copies => "stable".to_owned(),
-        changed => format!("in {changed} of {}", found.copies),
-    };
-    facts.push(("change with perturbed statistics", stability));
-    if let Some((min, max)) = found.cost_ratio_min.zip(found.cost_ratio_max) {
-        let range = format!("× {} to {}", ratio(min), ratio(max));
-        facts.push(("cost with perturbed statistics", range));
-    }
-    facts
 }
 
 #[derive(Template)]
@@ -150,7 +122,8 @@ pub fn render_html(check: &PlanCheck) -> String {
     render(&page)
 }
 
-/// Returns bad for an error, a risk or a condition that holds, and unsure for other changes.
+/// Returns bad for an error, a risk or a condition that holds, and unsure for other changes or if less than 90 % of the
+/// executions were checked.
 fn status(check: &PlanCheck) -> Status {
     let is_bad = |one: &CheckedStatement| {
         one.verdict == PlanVerdict::Error || !statement_risks(one).is_empty()
@@ -159,9 +132,13 @@ fn status(check: &PlanCheck) -> Status {
     if has_condition || check.statements.iter().any(is_bad) {
         return Status::Bad;
     }
+    let coverage = &check.coverage;
+    let is_covered = 9 * coverage.unchecked_executions <= coverage.executions;
     let mut statements = check.statements.iter();
     match statements.all(|one| one.verdict == PlanVerdict::Same) {
-        true if check.statements.is_empty() || check.undecided.is_some() => Status::Unsure,
+        true if check.statements.is_empty() || check.undecided.is_some() || !is_covered => {
+            Status::Unsure
+        }
         true => Status::Good,
         false => Status::Unsure,
     }

@@ -9,7 +9,9 @@ use super::status::Status;
 use crate::text::line::one_line;
 use crate::text::proof_text::statement_text;
 use crate::text::upgrade_inspect_text::{subject, unchecked_text};
-use crate::text::upgrade_regression_text::{facts, is_unlisted, proof_text, sign_text};
+use crate::text::upgrade_regression_text::{
+    execute_title, facts, is_unlisted, proof_text, sign_text,
+};
 use crate::text::upgrade_text::{
     changed_plans, coverage_text, differing_tables, error_text, evidence_text, first_change,
     heading, measured, plan_change, remedy_details, remedy_text, scope_text,
@@ -85,6 +87,9 @@ struct Page {
     regressions: Vec<Regression>,
     remedied: Option<String>,
     execute: Vec<String>,
+    execute_title: &'static str,
+    /// Whether the list is to be executed, or may be after another rehearsal. It comes first then.
+    may_execute: bool,
     slower: Vec<(String, Option<String>)>,
     suspected: Vec<String>,
     errors: Vec<String>,
@@ -102,8 +107,10 @@ pub fn render_html(report: &UpgradeReport) -> String {
         frame: Frame::new(Vec::new()),
         status: match report.decision {
             UpgradeDecision::Go => Status::Good,
+            UpgradeDecision::GoWithRemedies if report.is_blocked() => Status::Unsure,
+            UpgradeDecision::GoWithRemedies => Status::Conditional,
             UpgradeDecision::NoGo => Status::Bad,
-            UpgradeDecision::GoWithRemedies | UpgradeDecision::Undecided => Status::Unsure,
+            UpgradeDecision::Undecided => Status::Unsure,
         },
         headline: heading(report),
         reasons: report.reasons.clone(),
@@ -130,6 +137,8 @@ pub fn render_html(report: &UpgradeReport) -> String {
         execute: (report.remedied.iter().flat_map(|proof| &proof.statements))
             .map(|text| one_line(text, COLUMNS))
             .collect(),
+        execute_title: execute_title(report),
+        may_execute: report.decision != UpgradeDecision::NoGo,
         slower: (report.slower.iter())
             .filter(|one| is_unlisted(report, one.fingerprint))
             .map(|one| (statement_text(one), plan_change(report, one.fingerprint)))

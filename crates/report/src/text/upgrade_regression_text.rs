@@ -1,7 +1,7 @@
 //! Text on the statements that are worse after an upgrade, with cause and remedy.
 
 use sql::Fingerprint;
-use study::upgrade_rehearsal::{RemedyProof, UpgradeReport};
+use study::upgrade_rehearsal::{RemedyProof, UpgradeDecision, UpgradeReport};
 use study::upgrade_remedies::{
     MeasuredFactor, RegressionSign, RemedyStatus, TrialWork, UpgradeRegression,
 };
@@ -13,6 +13,8 @@ use crate::text::upgrade_text::error_text;
 
 /// Maximum number of characters of a statement.
 const TEXT_MAX: usize = 1_000;
+/// Maximum number of characters of an entry of a list in a sentence.
+const ENTRY_MAX: usize = 300;
 /// Maximum number of entries of a list in a sentence.
 const LISTED_MAX: usize = 5;
 
@@ -46,11 +48,25 @@ pub(crate) fn lines(report: &UpgradeReport, width: usize) -> Vec<String> {
     }
     if let Some(proof) = &report.remedied {
         lines.extend(wrapped(&proof_text(proof), "", "  ", width));
-        lines.push("Execute on the new server:".to_owned());
+        let title = format!("{}:", execute_title(report));
+        lines.extend(wrapped(&title, "", "  ", width));
         let statements = proof.statements.iter();
         lines.extend(statements.map(|text| format!("  {};", one_line(text, TEXT_MAX))));
     }
     lines
+}
+
+/// Returns the title of the statements that were executed before the replays with all remedies.
+pub(crate) fn execute_title(report: &UpgradeReport) -> &'static str {
+    match report.decision {
+        UpgradeDecision::Go | UpgradeDecision::GoWithRemedies => "Execute on the new server",
+        UpgradeDecision::NoGo => {
+            "Tried with all remedies, which do not suffice: do not execute this list as it is"
+        }
+        UpgradeDecision::Undecided => {
+            "Tried with all remedies, and not decided: rehearse again before you execute this list"
+        }
+    }
 }
 
 /// Returns the sign of a regression in words.
@@ -109,7 +125,8 @@ fn factor_text(factor: &MeasuredFactor) -> String {
 }
 
 fn work_text(work: TrialWork) -> String {
-    format!("{:.2} ms, {} blocks", work.ms, count(work.blocks as u64))
+    let pages = counted(work.blocks as u64, "page");
+    format!("{:.2} ms, {pages} read", work.ms)
 }
 
 /// Returns the proof of the remedy in words.
@@ -153,9 +170,9 @@ pub(crate) fn proof_text(proof: &RemedyProof) -> String {
         Some(effect) => format!(
             "response time of all statements, new / old: × {}, {}",
             with_interval(effect),
-            counted(u64::from(proof.blocks), "block")
+            counted(u64::from(proof.blocks), "round")
         ),
-        None => "no block of runs was completed".to_owned(),
+        None => "no round of runs was completed".to_owned(),
     };
     let errors = proof.errors.iter().filter(|one| one.regression);
     format!(
@@ -172,7 +189,7 @@ pub(crate) fn proof_text(proof: &RemedyProof) -> String {
 
 /// Returns a sentence with the first entries of a list; empty without any.
 fn listed(title: &str, entries: impl Iterator<Item = String>) -> String {
-    let entries: Vec<String> = entries.collect();
+    let entries: Vec<String> = entries.map(|text| one_line(&text, ENTRY_MAX)).collect();
     let shown = &entries[..entries.len().min(LISTED_MAX)];
     match entries.len() - shown.len() {
         _ if entries.is_empty() => String::new(),

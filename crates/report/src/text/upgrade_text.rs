@@ -4,13 +4,14 @@ use compare::ErrorChange;
 use compare::proof::Effect;
 use sql::Fingerprint;
 use study::plan_check::CheckedStatement;
+use study::upgrade_inspect::UpgradeCheck;
 use study::upgrade_rehearsal::{
     RehearsalMethod, UpgradeCoverage, UpgradeDecision, UpgradeRemedy, UpgradeReport,
 };
 use study::upgrade_remedies::SearchCoverage;
 
 use crate::text::line::{one_line, wrapped};
-use crate::text::plans_check_text::{heading as plans_heading, plan_changes};
+use crate::text::plans_check_text::{heading as plans_heading, plan_changes, statement_risks};
 use crate::text::proof_text::{statement_text, with_interval};
 use crate::text::style::{TextStyle, Tone, readable};
 use crate::text::units::{count, counted, percent};
@@ -26,7 +27,7 @@ const TEXT_MAX: usize = 400;
 pub fn render_text(report: &UpgradeReport, style: &TextStyle) -> String {
     let width = readable(style.columns());
     let mut lines = wrapped(
-        &style.paint(tone(report.decision), &heading(report)),
+        &style.paint(tone(report), &heading(report)),
         "",
         "  ",
         width,
@@ -97,14 +98,7 @@ pub fn render_text(report: &UpgradeReport, style: &TextStyle) -> String {
         lines.extend(shown.map(|one| format!("       {}", one_line(one, TEXT_MAX))));
         lines.extend(more(details.len(), "       "));
     }
-    if let Some(plans) = &report.plans {
-        lines.extend(wrapped(
-            &format!("Plans: {}.", plans_heading(plans)),
-            "",
-            "  ",
-            width,
-        ));
-    }
+    lines.extend(plan_lines(report, width));
     lines.extend(list(
         "Not checked:",
         report.inspection.unchecked.iter().map(unchecked_text),
@@ -119,9 +113,25 @@ pub fn render_text(report: &UpgradeReport, style: &TextStyle) -> String {
     lines.join("\n")
 }
 
+/// Returns the number of changed plans, and the changes.
+fn plan_lines(report: &UpgradeReport, width: usize) -> Vec<String> {
+    let Some(plans) = &report.plans else {
+        return Vec::new();
+    };
+    let heading = format!("Plans: {}.", plans_heading(plans));
+    let mut lines = wrapped(&heading, "", "  ", width);
+    let changed = changed_plans(report).into_iter();
+    let changed = changed.map(|(sql, change)| format!("{change}: {sql}"));
+    lines.extend(list("Changed plans:", changed, width));
+    lines
+}
+
 /// Returns the decision and the versions.
 pub(crate) fn heading(report: &UpgradeReport) -> String {
     let decision = match report.decision {
+        UpgradeDecision::Go if report.has_one_major_version() => {
+            "NO DIFFERENCE FOUND, NO MAJOR UPGRADE"
+        }
         UpgradeDecision::Go => "GO",
         UpgradeDecision::GoWithRemedies => "GO WITH THESE REMEDIES",
         UpgradeDecision::NoGo => "NO-GO",
@@ -146,12 +156,13 @@ pub(crate) fn heading(report: &UpgradeReport) -> String {
     )
 }
 
-/// Returns the tone of a decision.
-pub(crate) fn tone(decision: UpgradeDecision) -> Tone {
-    match decision {
-        UpgradeDecision::Go => Tone::Good,
+/// Returns the tone of the decision.
+fn tone(report: &UpgradeReport) -> Tone {
+    match report.decision {
+        UpgradeDecision::GoWithRemedies if report.is_blocked() => Tone::Care,
+        UpgradeDecision::Go | UpgradeDecision::GoWithRemedies => Tone::Good,
         UpgradeDecision::NoGo => Tone::Bad,
-        UpgradeDecision::GoWithRemedies | UpgradeDecision::Undecided => Tone::Care,
+        UpgradeDecision::Undecided => Tone::Care,
     }
 }
 
@@ -159,9 +170,9 @@ pub(crate) fn tone(decision: UpgradeDecision) -> Tone {
 pub(crate) fn measured(report: &UpgradeReport) -> String {
     let with_level = |effect: &Effect| {
         format!(
-            "× {} (interval of {:.0} % confidence)",
+            "× {} (interval of {} confidence)",
             with_interval(effect),
-            (1.0 - effect.error) * 100.0
+            percent(1.0 - effect.error, 1.0)
         )
     };
     let effect = match &report.effect {
@@ -205,7 +216,7 @@ pub(crate) fn coverage_text(coverage: &UpgradeCoverage) -> String {
     let mut text = format!(
         "Coverage: {} of {} were sent to the new version ({})",
         count(coverage.sent),
-        counted(coverage.statements, "statement"),
+        counted(coverage.statements, "execution"),
         percent(coverage.sent as f64, coverage.statements as f64),
     );
     if coverage.captured_us > 0 {
@@ -358,16 +369,21 @@ pub(crate) fn plan_change(report: &UpgradeReport, fingerprint: Fingerprint) -> O
     first_change(known)
 }
 
-/// Describes the first plan of a statement that changed, and whether it changes with perturbed statistics, too.
+/// Describes the risks of a statement's new plans, then the first plan that changed, and whether it changes with perturbed
+/// statistics, too.
 pub(crate) fn first_change(statement: &CheckedStatement) -> Option<String> {
-    let first = plan_changes(statement).into_iter().next()?;
-    Some(first.text)
+    let mut parts = statement_risks(statement);
+    let first = plan_changes(statement).into_iter().next();
+    parts.extend(first.map(|change| change.text));
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Describes the statements whose plan changed.
+/// Describes the statements whose plan changed: each with its change, those with a new risk first.
 pub(crate) fn changed_plans(report: &UpgradeReport) -> Vec<(String, String)> {
     let statements = report.plans.iter().flat_map(|plans| &plans.statements);
-    let changed = statements.filter_map(|one| {
+    let mut statements: Vec<&CheckedStatement> = statements.collect();
+    statements.sort_by_key(|one| statement_risks(one).is_empty());
+    let changed = statements.into_iter().filter_map(|one| {
         let change = first_change(one)?;
         Some((one_line(&one.sql, 2_000), one_line(&change, 800)))
     });
@@ -390,6 +406,10 @@ pub(crate) fn error_text(error: &ErrorChange) -> String {
 pub(crate) fn remedy_text(remedy: &UpgradeRemedy) -> String {
     let time = match (remedy.before, remedy.performed) {
         (true, _) => "before the upgrade",
+        // The locale of a database is fixed when it is created.
+        (false, _) if remedy.check == UpgradeCheck::DatabaseLocale.name() => {
+            "before the data are restored"
+        }
         (false, false) => "after the upgrade",
         (false, true) => {
             "after the upgrade, before the traffic; the rehearsal did it, and its result holds only with it"

@@ -17,3 +17,4 @@ mod synthetic_runs;
 // The tests of the program use more of it, on pages that the program serves.
 #[allow(dead_code)]
 mod tab;
+mod upgrade;

@@ -78,7 +78,8 @@ fn side(version: &str) -> CheckedSide {
     }
 }
 
-fn check(statements: Vec<CheckedStatement>) -> PlanCheck {
+/// Returns a check of these statements.
+pub fn check(statements: Vec<CheckedStatement>) -> PlanCheck {
     PlanCheck {
         workload: "shop.workload".to_owned(),
         planner: PlannerSource {
@@ -122,7 +123,8 @@ fn check(statements: Vec<CheckedStatement>) -> PlanCheck {
     }
 }
 
-fn changed() -> CheckedStatement {
+/// Returns a statement that loses its index.
+pub fn changed() -> CheckedStatement {
     let perturbed = PerturbedPlans {
         copies: 4,
         changed: 3,
@@ -205,13 +207,15 @@ fn plans_page_shows_changed_plans_first_and_next_to_each_other() {
 
 #[test]
 fn plans_page_is_good_only_if_plans_were_compared_and_none_changed() {
-    let colour = |statements: Vec<CheckedStatement>| {
+    let colour_if = |statements: Vec<CheckedStatement>, change: &dyn Fn(&mut PlanCheck)| {
         let mut check = check(statements);
         check.conditions.clear();
+        change(&mut check);
         let page = plans_page::render_html(&check);
         let (_, rest) = page.split_once("<div class=\"verdict ").unwrap();
         rest.split('"').next().unwrap().to_owned()
     };
+    let colour = |statements| colour_if(statements, &|_| {});
     let same = || {
         statement(
             "select 1",
@@ -225,4 +229,14 @@ fn plans_page_is_good_only_if_plans_were_compared_and_none_changed() {
     assert_eq!(colour(Vec::new()), "unsure");
     assert_eq!(colour(vec![same(), harmless]), "unsure");
     assert_eq!(colour(vec![same(), changed()]), "bad");
+    let undecided = colour_if(vec![same()], &|check| {
+        check.undecided = Some("a statement was not checked".to_owned());
+    });
+    assert_eq!(undecided, "unsure");
+    for (unchecked, expected) in [(400, "good"), (401, "unsure")] {
+        let colour = colour_if(vec![same()], &|check| {
+            check.coverage.unchecked_executions = unchecked;
+        });
+        assert_eq!(colour, expected, "{unchecked} of 3,600 more");
+    }
 }
