@@ -68,8 +68,8 @@ struct Clones<'a> {
 /// cloned. Its servers are replaced by the clones.
 ///
 /// # Errors
-/// If a command fails, prints no URL, or prints that of the cloned server; also as [`rehearse_upgrade`]. Clones are removed
-/// after an error, too.
+/// If a command fails, prints no URL, or prints that of the cloned server; also as
+/// [`rehearse_upgrade`](super::rehearse_upgrade). Clones are removed after an error, too.
 pub fn rehearse_on_clones(
     request: UpgradeRequest<'_>,
     clone_request: &CloneRequest,
