@@ -223,8 +223,8 @@ fn table_queries(version: u32) -> Vec<ObjectQuery> {
     ]
 }
 
-/// Constraints, indexes and partitions. Attaching a foreign table fails, which names the table that lacks it. Indexes come first on each table, so that partitions bring theirs when they
-/// are attached; foreign keys come last.
+/// Constraints, indexes and partitions. Indexes come before the partitions, so that these bring theirs when they are attached.
+/// Attaching a foreign table fails, which names the table that lacks it. Foreign keys come last.
 fn constraint_queries() -> Vec<ObjectQuery> {
     let classes = is_users("pg_class", "c");
     let constraints = |types: &str| {

@@ -4,7 +4,8 @@
 //! database may have written it. It must not reach the machine of a check, and so none of it runs as a superuser:
 //!
 //! - The owner of the copy, a role without rights on the server, executes all definitions and reads all values.
-//! - No exported role is a superuser of the copy. So none may execute programs, read files or load libraries.
+//! - No exported role is a superuser of the copy, or a member of a role that the export does not have. So none may execute
+//!   programs, read files or load libraries.
 //! - The superuser creates roles and extensions, and writes catalogues; its `search_path` is empty.
 
 use std::path::Path;
@@ -12,22 +13,20 @@ use std::time::Duration;
 
 use connect::Target;
 use connect::login::{Dialer, Login, LoginError, QueryConnection};
-use sandbox::{Dirs, Installation, Options, Sandbox, Stop};
+use sandbox::{CHECKSUMS_BY_DEFAULT_MAJOR, Dirs, Installation, Options, Sandbox, Stop};
 
 use crate::document::PlannerExport;
 use crate::error::PlannerCopyError;
 use crate::not_restored::NotRestored;
-use crate::quoting::quote_literal;
 use crate::relation_files::RelationFiles;
-use crate::restore_connections::{OWNER, RestoreConnections, SUPERUSER};
+use crate::restore_connections::{OWNER, RestoreConnections, SUPERUSER, check_role_names};
 use crate::restore_ranges::{INDEX_VALUE_MAJOR, Leaves};
 use crate::restore_sizes::{CreatedTable, KnownRelations};
+use crate::setting_values::assigned_value;
 use crate::{perturb, restore_objects, restore_ranges, restore_sizes, restore_statistics};
 
 /// Time limit of the queries of one connection.
 const TIME_MAX: Duration = Duration::from_secs(1_800);
-/// First major version in which checksums are on by default. Blocks are written here without.
-const CHECKSUMS_MAJOR: u16 = 18;
 
 /// Settings of the private server itself. Nothing may read or write relations whose blocks are holes.
 const OWN_SETTINGS: [(&str, &str); 6] = [
@@ -72,9 +71,11 @@ impl PlannerServer {
     /// Creates and starts a server.
     ///
     /// # Errors
-    /// If the server cannot be created, the change fails, or a setting of the request is refused.
+    /// If the server cannot be created, the change fails, a setting of the request is refused, or the export has a role with
+    /// the name of one of the server's own.
     pub fn create(request: CopyRequest<'_>) -> Result<Self, PlannerCopyError> {
         let (export, major) = (request.export, request.installation.major);
+        check_role_names(export)?;
         let mut sandbox = create_sandbox(&request)?;
         let (mut left_out, mut created) = (Vec::new(), Vec::new());
         let target = start(&mut sandbox, "template1")?;
@@ -84,7 +85,7 @@ impl PlannerServer {
         })?;
         let target = target_of(&sandbox, &export.database)?;
         let (known, leaves) = restore(&target, export, major, &mut left_out)?;
-        set_all(&target, &export.database, request.settings)?;
+        set_all(&target, (&export.database, major), request.settings)?;
         (request.change)(&target).map_err(PlannerCopyError::Failed)?;
         let (sized, block_size, segment_bytes) =
             with_superuser(&target, &export.database, "set the sizes", |connection| {
@@ -171,7 +172,8 @@ impl PlannerServer {
 fn create_sandbox(request: &CopyRequest<'_>) -> Result<Sandbox, PlannerCopyError> {
     // An exported role may have the usual name of a superuser, without the rights of one.
     let mut initdb = vec![format!("--username={SUPERUSER}")];
-    if request.installation.major >= CHECKSUMS_MAJOR {
+    // Blocks are written here without checksums.
+    if request.installation.major >= CHECKSUMS_BY_DEFAULT_MAJOR {
         initdb.push("--no-data-checksums".to_owned());
     }
     let own = OWN_SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -292,14 +294,19 @@ fn with_superuser<T>(
 /// Sets the settings of the request. The next start uses them.
 fn set_all(
     target: &Target,
-    database: &str,
+    (database, major): (&str, u16),
     settings: &[(String, String)],
 ) -> Result<(), PlannerCopyError> {
     for (name, value) in settings {
+        let assigned = assigned_value(name, value, u32::from(major)).ok_or_else(|| {
+            PlannerCopyError::Usage(format!(
+                "cannot set {name} to {value}: it is no list of names; separate names by commas, and put one with spaces, \
+                 commas or capital letters in double quotes, as in app,\"Old app\""
+            ))
+        })?;
         let sql = format!(
-            "ALTER SYSTEM SET {} = {}",
-            restore_objects::quote_setting(name),
-            quote_literal(value)
+            "ALTER SYSTEM SET {} = {assigned}",
+            restore_objects::quote_setting(name)
         );
         let set = with_superuser(
             target,

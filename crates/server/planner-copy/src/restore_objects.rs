@@ -1,5 +1,7 @@
 //! Creates roles, the database and the objects of an export in a private server.
 
+use std::collections::HashSet;
+
 use connect::login::{LoginError, QueryConnection};
 
 use crate::document::{DatabaseLocale, PlannerExport, SchemaObject, ServerSetting};
@@ -13,6 +15,8 @@ const SCHEMA: &str = "schema";
 const EXTENSION: &str = "extension";
 /// Beginning of the statement that creates an extension, as an export has it.
 const CREATE_EXTENSION: &str = "CREATE EXTENSION IF NOT EXISTS ";
+/// Reason why an extension of [`REACHING_EXTENSIONS`] is not restored.
+const REACHES: &str = "it connects to other systems, which a private server must not do";
 /// First version with ICU as the provider of a database.
 const ICU_DATABASE_MAJOR: u16 = 15;
 
@@ -30,7 +34,8 @@ pub const REACHING_EXTENSIONS: [&str; 9] = [
 ];
 
 /// Creates the owner of the database, and the roles with the right to log in and without passwords. Exported superusers are
-/// none here; policies of rows do not apply to them either.
+/// none here; policies of rows do not apply to them either. Roles become members of those that are created here only: other
+/// groups, such as `pg_execute_server_program`, have rights on the machine.
 pub(crate) fn create_roles(
     superuser: &mut QueryConnection<'_>,
     export: &PlannerExport,
@@ -38,6 +43,7 @@ pub(crate) fn create_roles(
 ) -> Result<(), LoginError> {
     let owner = quote_identifier(OWNER);
     superuser.query(&format!("CREATE ROLE {owner} LOGIN BYPASSRLS"))?;
+    let mut made: HashSet<&str> = HashSet::new();
     for role in &export.roles {
         let name = quote_identifier(&role.name);
         let bypass = match role.bypass_rls || role.superuser {
@@ -48,10 +54,20 @@ pub(crate) fn create_roles(
         let created = superuser.query(&format!(
             "CREATE ROLE {name} LOGIN NOSUPERUSER {bypass}; GRANT {name} TO {owner}"
         ));
+        if created.is_ok() {
+            made.insert(&role.name);
+        }
         note(left_out, &format!("role {}", role.name), created);
     }
     for role in &export.roles {
         for group in &role.member_of {
+            if !made.contains(group.as_str()) {
+                left_out.push(NotRestored {
+                    subject: format!("membership of {}", role.name),
+                    reason: format!("the private server has no role {group} of the export"),
+                });
+                continue;
+            }
             let sql = format!(
                 "GRANT {} TO {}",
                 quote_identifier(group),
@@ -172,21 +188,25 @@ pub(crate) fn create_extensions(
 ) -> Result<(), LoginError> {
     let extensions = export.objects.iter().filter(|one| one.kind == EXTENSION);
     // The superuser executes these statements, so they must be of this kind.
-    let (extensions, unknown): (Vec<_>, Vec<_>) =
-        extensions.partition(|one| one.sql.starts_with(CREATE_EXTENSION) && !one.sql.contains(';'));
+    let creates = |one: &SchemaObject| {
+        let beginning = format!("{CREATE_EXTENSION}{} SCHEMA ", one.name);
+        one.sql.starts_with(&beginning) && !one.sql.contains(';')
+    };
+    let (extensions, unknown): (Vec<_>, Vec<_>) = extensions.partition(|one| creates(one));
     left_out.extend(unknown.into_iter().map(|one| NotRestored {
         subject: format!("extension {}", one.name),
-        reason: "its statement in the export creates no extension".to_owned(),
+        reason: "its statement in the export does not create it".to_owned(),
     }));
     let (reaching, others): (Vec<_>, Vec<_>) = extensions
         .into_iter()
         .partition(|one| REACHING_EXTENSIONS.contains(&one.name.as_str()));
     left_out.extend(reaching.into_iter().map(|one| NotRestored {
         subject: format!("extension {}", one.name),
-        reason: "it connects to other systems, which a private server must not do".to_owned(),
+        reason: REACHES.to_owned(),
     }));
     superuser.query("SET client_min_messages = error")?;
     create_in_any_order(superuser, others, left_out)?;
+    drop_reaching_extensions(superuser, left_out)?;
     let owner = quote_identifier(OWNER);
     superuser.query(&format!("ALTER SCHEMA public OWNER TO {owner}"))?;
     // A role needs the right to create tables if it gets one.
@@ -195,6 +215,34 @@ pub(crate) fn create_extensions(
          WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' LOOP \
          EXECUTE pg_catalog.format('GRANT ALL ON SCHEMA %I TO PUBLIC', s); END LOOP; END $$",
     )?;
+    Ok(())
+}
+
+/// Drops the extensions that connect to other systems, with those that require them: `CASCADE` creates what an extension
+/// requires.
+fn drop_reaching_extensions(
+    superuser: &mut QueryConnection<'_>,
+    left_out: &mut Vec<NotRestored>,
+) -> Result<(), LoginError> {
+    let sql = "SELECT pg_catalog.quote_ident(extname) FROM pg_catalog.pg_extension ORDER BY 1";
+    let before = superuser.query(sql)?;
+    let reaching = REACHING_EXTENSIONS.map(quote_identifier).join(", ");
+    superuser.query(&format!("DROP EXTENSION IF EXISTS {reaching} CASCADE"))?;
+    let after = superuser.query(sql)?;
+    let dropped = before.into_iter().filter(|row| !after.contains(row));
+    for name in dropped.flatten().flatten() {
+        let reason = match REACHING_EXTENSIONS.contains(&&*name) {
+            true => REACHES,
+            false => "it requires an extension that connects to other systems",
+        };
+        let dropped = NotRestored {
+            subject: format!("extension {name}"),
+            reason: reason.to_owned(),
+        };
+        if !left_out.contains(&dropped) {
+            left_out.push(dropped);
+        }
+    }
     Ok(())
 }
 

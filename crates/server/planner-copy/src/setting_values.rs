@@ -2,8 +2,8 @@
 
 use crate::quoting::quote_literal;
 
-/// Settings that change plans (all of the categories of query tuning, whose names depend on `lc_messages`), or how values in statements and statistics are read. The source `override` and those
-/// of this session are left out.
+/// SQL condition on `pg_settings`: settings that change plans, or how values in statements and statistics are read. Those of
+/// query tuning are found by the categories of four of them, since names of categories depend on `lc_messages`.
 pub(crate) const EXPORTED_SETTINGS: &str = "(category IN (SELECT q.category FROM pg_catalog.pg_settings q \
      WHERE q.name IN ('enable_seqscan', 'seq_page_cost', 'geqo', 'default_statistics_target')) OR name IN ('work_mem', 'hash_mem_multiplier', 'temp_buffers', \
      'effective_io_concurrency', 'max_parallel_workers', 'max_parallel_workers_per_gather', 'parallel_leader_participation', \

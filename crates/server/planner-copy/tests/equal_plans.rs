@@ -5,7 +5,7 @@ mod untrusted_code;
 
 use connect::Target;
 use connect::login::Login;
-use planner_copy::{CopyRequest, OWNER, PlannerExport, PlannerServer, export};
+use planner_copy::{CopyRequest, OWNER, PlannerCopyError, PlannerExport, PlannerServer, export};
 use postgres::{Client, NoTls};
 use sandbox::{Dirs, Endpoint, Installation};
 
@@ -118,12 +118,21 @@ fn explain(client: &mut Client, sql: &str) -> String {
 }
 
 fn copy(export: &PlannerExport, installation: &Installation, change: &str) -> PlannerServer {
+    try_copy(export, installation, &[], change).unwrap()
+}
+
+fn try_copy(
+    export: &PlannerExport,
+    installation: &Installation,
+    settings: &[(String, String)],
+    change: &str,
+) -> Result<PlannerServer, PlannerCopyError> {
     let change = change.to_owned();
     PlannerServer::create(CopyRequest {
         export,
         installation,
         dirs: &Dirs::from_environment().unwrap(),
-        settings: &[],
+        settings,
         change: &mut |target: &Target| {
             let url = target_url(target).replace("user=postgres", &format!("user={OWNER}"));
             let mut client = Client::connect(&url, NoTls).unwrap();
@@ -132,7 +141,6 @@ fn copy(export: &PlannerExport, installation: &Installation, change: &str) -> Pl
                 .map_err(|error| error.to_string())
         },
     })
-    .unwrap()
 }
 
 fn target_url(target: &Target) -> String {
@@ -247,6 +255,25 @@ fn copy_of_each_version_plans_with_the_costs_of_the_original() {
             explain(&mut original, STATEMENTS[0])
         );
     }
+}
+
+#[test]
+fn setting_of_a_list_has_an_element_for_each_name_and_other_texts_are_refused() {
+    let (sandbox, endpoint) = test_support::server().major(15).start();
+    let target = Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
+    let exported = export(&target, &login(), None).unwrap();
+    let search_path = |value: &str| {
+        let settings = [("search_path".to_owned(), value.to_owned())];
+        try_copy(&exported, sandbox.installation(), &settings, "SELECT 1")
+    };
+    let server = search_path("app,public").unwrap();
+    let mut client = Client::connect(&target_url(server.target()), NoTls).unwrap();
+    let row = client.query_one("SHOW search_path", &[]).unwrap();
+    assert_eq!(row.get::<_, &str>(0), "app, public");
+    let refusal = search_path("old app").err().unwrap();
+    assert!(matches!(refusal, PlannerCopyError::Usage(_)), "{refusal:?}");
+    let text = refusal.to_string();
+    assert!(text.contains("separate names by commas"), "{text}");
 }
 
 #[test]

@@ -43,7 +43,9 @@ mod settings;
 mod snapshot;
 mod watchdog;
 
-pub use crate::sandbox::{Options, PgUpgradeCheck, Sandbox, Stop, check_upgrade_programs};
+pub use crate::sandbox::{
+    CHECKSUMS_BY_DEFAULT_MAJOR, Options, PgUpgradeCheck, Sandbox, Stop, check_upgrade_programs,
+};
 pub use dirs::Dirs;
 pub use endpoint::Endpoint;
 pub use error::{Error, Result};

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
-pub use upgrade::{PgUpgradeCheck, check_upgrade_programs};
+pub use upgrade::{CHECKSUMS_BY_DEFAULT_MAJOR, PgUpgradeCheck, check_upgrade_programs};
 
 /// Maximum length of the socket directory, so that the path with the server's file name fits.
 const LONGEST_SOCKET_DIR: usize = 107 - "/.s.PGSQL.65535".len();

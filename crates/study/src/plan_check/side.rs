@@ -138,7 +138,8 @@ impl<'a> SidePlanner<'a> {
         Some(side)
     }
 
-    /// Returns the login of an example: its role, or the owner of the database if the export does not have it, with the settings of its connection.
+    /// Returns the login of an example with the settings of its connection. Its user is the owner of the database if the export
+    /// does not have the role. No role of an export has the name of the private server's superuser.
     fn login(&self, example: &Example) -> Login {
         let is_known = |name: &str| self.export.roles.iter().any(|role| role.name == name);
         let user = match &*example.user {

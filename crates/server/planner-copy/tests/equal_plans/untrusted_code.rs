@@ -3,10 +3,10 @@
 use std::os::unix::fs::PermissionsExt;
 
 use connect::Target;
-use planner_copy::{ValueMask, export};
+use planner_copy::{OWNER, PlannerCopyError, RoleFacts, SchemaObject, ValueMask, export};
 use postgres::{Client, NoTls};
 
-use super::{connect, copy, explain, login, target_url};
+use super::{connect, copy, explain, login, target_url, try_copy};
 
 /// Objects of a role without rights. Each function tries to execute a program, and hides that it fails.
 const ATTACK: &str = r#"
@@ -88,4 +88,78 @@ fn code_of_an_export_runs_without_the_rights_of_a_superuser() {
         .flatten()
         .collect();
     assert!(files.is_empty(), "{files:?}");
+}
+
+#[test]
+fn role_of_an_export_gets_no_rights_of_the_superuser_or_of_predefined_roles() {
+    let (sandbox, endpoint) = test_support::server().major(15).start();
+    let mut admin = connect(&endpoint);
+    // Up to version 15 this right is enough to become a member of any role that is no superuser.
+    admin
+        .batch_execute(
+            "CREATE ROLE evil LOGIN CREATEROLE; SET SESSION AUTHORIZATION evil;
+             CREATE ROLE rehearse_superuser; GRANT rehearse_superuser TO evil",
+        )
+        .unwrap();
+    let target = Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
+    let mut exported = export(&target, &login(), None).unwrap();
+    let try_to_copy = |exported: &_| try_copy(exported, sandbox.installation(), &[], "SELECT 1");
+    for name in ["rehearse_superuser", OWNER] {
+        let roles = exported.roles.iter_mut();
+        for role in roles.filter(|role| role.name.starts_with("rehearse_")) {
+            name.clone_into(&mut role.name);
+        }
+        let refusal = try_to_copy(&exported).err().unwrap();
+        assert!(matches!(refusal, PlannerCopyError::Usage(_)), "{refusal:?}");
+        let text = refusal.to_string();
+        assert!(
+            text.contains(&format!("a role named {name}")) && text.contains("export again"),
+            "{text}"
+        );
+    }
+    // A file may have any text.
+    exported.roles = vec![RoleFacts {
+        name: "evil".to_owned(),
+        superuser: false,
+        bypass_rls: false,
+        member_of: ["rehearse_superuser", "pg_execute_server_program"]
+            .map(str::to_owned)
+            .into(),
+    }];
+    let server = try_to_copy(&exported).unwrap();
+    let left_out: Vec<&str> = server.left_out.iter().map(|one| &*one.subject).collect();
+    assert_eq!(left_out, ["membership of evil"; 2]);
+    let url = target_url(server.target()).replace("user=postgres", &format!("user={OWNER}"));
+    let mut client = Client::connect(&url, NoTls).unwrap();
+    let sql =
+        "SELECT rolname::text FROM pg_roles WHERE pg_has_role('evil', oid, 'MEMBER') ORDER BY 1";
+    let rows = client.query(sql, &[]).unwrap();
+    let roles: Vec<&str> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(roles, ["evil"]);
+}
+
+#[test]
+fn extension_that_connects_to_other_systems_is_dropped_under_every_name() {
+    let (sandbox, endpoint) = test_support::server().major(15).start();
+    let target = Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
+    let mut exported = export(&target, &login(), None).unwrap();
+    let extension = |name: &str, created: &str| SchemaObject {
+        kind: "extension".to_owned(),
+        name: name.to_owned(),
+        sql: format!("CREATE EXTENSION IF NOT EXISTS {created} SCHEMA public CASCADE"),
+    };
+    exported.objects = vec![
+        extension("hstore", "dblink"),
+        // The statement is that of the name, as that of an extension that requires dblink is.
+        extension("\"dblink\"", "\"dblink\""),
+        extension("citext", "citext"),
+    ];
+    let server = copy(&exported, sandbox.installation(), "SELECT 1");
+    let left_out: Vec<&str> = server.left_out.iter().map(|one| &*one.subject).collect();
+    assert_eq!(left_out, ["extension hstore", "extension dblink"]);
+    let mut client = Client::connect(&target_url(server.target()), NoTls).unwrap();
+    let sql = "SELECT extname::text FROM pg_extension ORDER BY 1";
+    let rows = client.query(sql, &[]).unwrap();
+    let extensions: Vec<&str> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(extensions, ["citext", "plpgsql"]);
 }

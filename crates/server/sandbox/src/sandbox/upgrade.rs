@@ -22,7 +22,7 @@ const NEW_PROGRAMS: [&str; 7] = [
     "vacuumdb",
 ];
 /// First version whose `initdb` enables data checksums by default.
-const CHECKSUMS_BY_DEFAULT: u16 = 18;
+pub const CHECKSUMS_BY_DEFAULT_MAJOR: u16 = 18;
 /// First version whose pg_upgrade has `--socketdir`.
 const SOCKET_DIRECTORY: u16 = 13;
 /// Number of lines of a list of objects, or of errors in a log, that is quoted.
@@ -125,8 +125,8 @@ impl Sandbox {
     ) -> Result<(Self, Self, Vec<String>)> {
         check_upgrade_programs(&self.installation, to)?;
         let mut old = self.copy(places)?;
-        let has_checksums = self.installation.major >= CHECKSUMS_BY_DEFAULT;
-        let initdb = match to.major >= CHECKSUMS_BY_DEFAULT && !has_checksums {
+        let has_checksums = self.installation.major >= CHECKSUMS_BY_DEFAULT_MAJOR;
+        let initdb = match to.major >= CHECKSUMS_BY_DEFAULT_MAJOR && !has_checksums {
             true => vec!["--no-data-checksums".to_owned()],
             false => Vec::new(),
         };
