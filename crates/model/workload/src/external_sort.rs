@@ -214,7 +214,7 @@ impl EventSorter {
             // A fraction of the window, so that the sender does not wait long.
             let count = self.window.len().div_ceil(8);
             self.window.sort();
-            // Events of the same time leave together: a kill must not leave a part of them.
+            // Reduces how often a kill splits events of the same time; a full row group can still do so.
             let (last_us, ..) = self.window.get(count - 1).0;
             let count = self.window.count_due_by(last_us);
             self.write_earliest(archive, statements, count)?;

@@ -209,7 +209,7 @@ impl OwnedEntry {
         };
         let due_us = start_time_us(&entry, duration_us);
         let event = RunningEvent::new(due_us, duration_us, Some(sql))
-            .of_process(process_identity(entry.pid, entry.started));
+            .with_process(process_identity(entry.pid, entry.started));
         Some(HeldEvent::of_source(NO_SESSION, event))
     }
 }

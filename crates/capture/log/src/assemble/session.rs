@@ -362,16 +362,13 @@ impl LiveSession {
             let event = RunningEvent::new(due_us.max(self.due_us), duration_us, Some(sql));
             Some(HeldEvent::of_source(self.id?, event))
         };
+        // Parses are emitted after all exchanges, and time does not go back within a session.
+        let last_us = exchanges().map(|exchange| exchange.due_us).max();
+        let last_us = last_us.unwrap_or(i64::MIN);
         let parses = self
             .unused_parses()
             .filter_map(move |(due_us, duration_us, sql)| {
-                // They are emitted after all exchanges, and time does not go back within a session.
-                let last_us = exchanges().map(|exchange| exchange.due_us).max();
-                event(
-                    due_us.max(last_us.unwrap_or(i64::MIN)),
-                    Some(duration_us),
-                    sql,
-                )
+                event(due_us.max(last_us), Some(duration_us), sql)
             });
         let held = exchanges().filter_map(move |exchange| {
             event(

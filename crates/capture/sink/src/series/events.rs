@@ -72,7 +72,7 @@ impl EventSink for SeriesRecorder {
     fn event(&mut self, event: &EventRef<'_>) -> Result<(), SinkError> {
         let sql = event.kind.sql().filter(|_| !self.is_live_traffic);
         let times = RunningEvent::new(event.due_us, event.outcome.duration_us, sql)
-            .of_process(self.sessions.process(event.session));
+            .with_process(self.sessions.process(event.session));
         if !self.is_live_traffic && self.ahead_us(times.ended_us) <= AHEAD_US_MAX {
             self.recorded.note_read(times);
         }
@@ -196,7 +196,7 @@ impl EventSink for SeriesRecorder {
             event: match held.session {
                 // Its source knows the process.
                 NO_SESSION => held.event,
-                session => held.event.of_process(sessions.process(session)),
+                session => held.event.with_process(sessions.process(session)),
             },
             ..held
         });

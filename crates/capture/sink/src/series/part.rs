@@ -136,7 +136,7 @@ impl OpenPart {
         self.running
             .advance(settled_us(self.member.to_us.min(delivered_us)));
         // Recovered events have no process.
-        self.running.add(event.of_process(0));
+        self.running.add(event.with_process(0));
     }
 
     /// Notes the time of a server event, as [`Self::note_running`] does.

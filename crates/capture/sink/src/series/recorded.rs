@@ -91,7 +91,7 @@ impl RecordedEvents {
     /// Whether an earlier capture has an event of a client.
     pub(super) fn take(&mut self, event: RunningEvent) -> bool {
         let is_settled = is_settled(self.to_us, event);
-        let without_process = event.of_process(0);
+        let without_process = event.with_process(0);
         // One that has not ended is noted again if it is the last of its session.
         let unended = self.take_unended(event);
         if is_settled {
@@ -132,7 +132,7 @@ impl RecordedEvents {
         let unended = event.unended();
         // A version without processes can have noted it.
         take_event(&mut self.unended, unended)
-            .or_else(|| take_event(&mut self.unended, unended.of_process(0)))
+            .or_else(|| take_event(&mut self.unended, unended.with_process(0)))
     }
 
     /// Takes a held event out of the list. It may have got a duration since then.
@@ -175,7 +175,7 @@ impl RecordedEvents {
                     .iter()
                     .any(|one| self.held.contains_key(one))
         };
-        let without_process = event.of_process(0);
+        let without_process = event.with_process(0);
         is_settled(self.to_us, event)
             || is_among(&self.running, without_process)
             || is_known(event)
@@ -268,7 +268,7 @@ mod tests {
         let mut info = SeriesInfo::new("id".to_owned(), "log", 60_000_000, 0);
         info.captured_to_us = Some(100_000_000);
         let commit = |duration_us, process| {
-            RunningEvent::new(90_000_000, duration_us, Some("COMMIT")).of_process(process)
+            RunningEvent::new(90_000_000, duration_us, Some("COMMIT")).with_process(process)
         };
         let (quick, slow) = (commit(Some(1_000), 2), commit(Some(20_000_000), 1));
         info.unended = vec![commit(None, 1)];

@@ -41,7 +41,7 @@ impl RunningEvent {
     }
 
     /// Returns the event as one of the session of this server process.
-    pub fn of_process(self, process: u64) -> Self {
+    pub fn with_process(self, process: u64) -> Self {
         RunningEvent { process, ..self }
     }
 
@@ -101,7 +101,7 @@ impl HeldEvent {
                 0 => 0,
                 _ => held.text,
             };
-            RunningEvent { text, ..held }.of_process(0) == found
+            RunningEvent { text, ..held }.with_process(0) == found
         };
         let is_its = self.session == NO_SESSION
             || event.session == self.session && is_later

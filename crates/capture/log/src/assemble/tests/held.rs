@@ -63,7 +63,7 @@ fn count_held(lines: &[&str]) -> usize {
     sink.delivered.retain(|event| event.text != of_other);
     for event in &sink.delivered {
         let is_its = |held: &&HeldEvent| {
-            let event_of_process = event.of_process(held.event.process);
+            let event_of_process = event.with_process(held.event.process);
             held.is(event_of_process)
         };
         assert!(
