@@ -27,11 +27,6 @@ impl SeriesRecorder {
                 self.recorded.in_gaps()
             ));
         }
-        if self.has_several_servers {
-            (self.on_note)(
-                "the logs are of several servers, so some of these events may be of a server whose log the series does not have; capture the log of each server into a series of its own",
-            );
-        }
     }
 
     /// Leaves out an event that an earlier capture has, but follows the state of its session.
@@ -179,9 +174,7 @@ impl EventSink for SeriesRecorder {
         }
         match is_continued {
             // Events of this server that ended before that time would be left out.
-            true => Err(SinkError::new(SeriesError::SeveralServers(
-                self.path.clone(),
-            ))),
+            true => Err(SinkError::new(SeriesError::OtherServers(self.path.clone()))),
             false => Ok(()),
         }
     }

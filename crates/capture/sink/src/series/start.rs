@@ -86,6 +86,9 @@ pub enum SeriesError {
     /// It has logs of several servers, whose events were not captured in the order of time.
     #[error("{} has the logs of several servers, and times alone do not determine which events of each server it has, so it cannot be continued; capture the log of each server into a series of its own; if it is one server whose clock was set back, give another name", .0.display())]
     SeveralServers(PathBuf),
+    /// The logs that are given are of several servers, and it has events of one of them.
+    #[error("the logs given are of several servers, and {} has events of one of them; give only the log of that server, and capture each other server into a series of its own; if it is one server whose clock was set back, give another name", .0.display())]
+    OtherServers(PathBuf),
     /// The duration of a part is not possible.
     #[error(
         "a part of a series must last whole seconds, and at least one; give --roll such as 15m"

@@ -504,7 +504,10 @@ fn log_of_another_server_is_refused_before_its_events_if_the_series_is_continued
         let mut recorder = SeriesRecorder::create(continued(&path, 60)).unwrap();
         deliver(&mut recorder, deliveries);
         let error = recorder.note_several_servers().unwrap_err().to_string();
-        assert!(error.contains("logs of several servers"), "{error}");
+        assert!(
+            error.contains("give only the log of that server"),
+            "{error}"
+        );
         Series::open(&path).unwrap().info.has_several_servers
     };
     assert!(!refuse(&statements_at(&[0, 10])), "nothing was recorded");
