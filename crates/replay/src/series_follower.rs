@@ -336,7 +336,11 @@ impl<'f> SeriesFollower<'f> {
                 "the capture was killed; `rehearse recover {}` keeps what it captured, for a later replay",
                 part.path.display()
             ),
-            Some(gap) => format!("nothing was captured then ({})", gap.reason),
+            Some(gap) if gap.from_us < gap.to_us => {
+                format!("nothing was captured then ({})", gap.reason)
+            }
+            // A log was read again.
+            Some(gap) => format!("sessions do not continue ({})", gap.reason),
             None if member.number > expected => {
                 format!(
                     "{} removed before the replay came to it",

@@ -114,7 +114,7 @@ pub struct RemovedParts {
 pub struct SeriesGap {
     /// Start, in microseconds since 1970-01-01 UTC.
     pub from_us: i64,
-    /// End (exclusive).
+    /// End (exclusive). It is the start if a log was read again, so that nothing is missing.
     pub to_us: i64,
     /// Number of the first part after the gap. Sessions of earlier parts do not continue in it.
     pub before_part: u64,

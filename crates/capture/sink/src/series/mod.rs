@@ -89,7 +89,10 @@ pub struct SeriesRecorder {
     earlier_from_us: Option<i64>,
     /// End of the time range of the last part.
     last_to_us: Option<i64>,
+    /// Gap before the first part of this capture, until it is noted: its start and reason.
     gap: Option<(i64, String)>,
+    /// Time of this machine at which this capture began.
+    started_us: i64,
     /// Events that earlier captures have. A log that is read again has them, too.
     recorded: RecordedEvents,
     /// Events that the source has not delivered.
@@ -156,6 +159,7 @@ impl SeriesRecorder {
             earlier_from_us: started.newest_from_us,
             last_to_us: None,
             gap: started.gap,
+            started_us: wall_us(),
             recorded: match is_live_traffic {
                 true => RecordedEvents::default(),
                 false => RecordedEvents::of(&info),
@@ -223,6 +227,8 @@ impl SeriesRecorder {
         let complete_us = self.floor(self.delivered_to_us.saturating_sub(self.wait_us));
         if self.open.is_empty() && complete_us > self.announced_us {
             self.announced_us = complete_us;
+            self.note_gap(self.next_number, self.started_us)
+                .map_err(SinkError::new)?;
             let task = FinisherTask::Advance {
                 to_us: self.held.limit(complete_us),
                 held: self.held_events(),
@@ -371,7 +377,7 @@ impl SeriesRecorder {
             from_us,
             to_us: self.floor(from_us) + self.roll_us,
         };
-        self.note_gap(&member)?;
+        self.note_gap(member.number, from_us)?;
         let path = self.path.join(part_name(from_us));
         let options = WriterOptions {
             memory_bytes: SORT_BYTES,
@@ -405,21 +411,29 @@ impl SeriesRecorder {
         Ok(())
     }
 
-    /// Notes the gap before the first part of a capture. It must be known when the part is.
-    fn note_gap(&mut self, first: &SeriesMember) -> Result<(), ArchiveError> {
+    /// Notes the gap before the first part of a capture, of this number. It must be known when the part is, and before a later
+    /// time counts as captured.
+    fn note_gap(&mut self, before_part: u64, end_us: i64) -> Result<(), ArchiveError> {
         let Some((gap_from_us, reason)) = self.gap.take() else {
             return Ok(());
         };
+        let from_us = gap_from_us.min(end_us);
+        // A log that was read across the gap has its events, also those that are delivered later. Sessions end there.
+        let is_read_across = !self.is_live && self.left_out > 0;
         let gap = SeriesGap {
-            from_us: gap_from_us.min(first.from_us),
-            to_us: first.from_us,
-            before_part: first.number,
+            from_us,
+            to_us: if is_read_across { from_us } else { end_us },
+            before_part,
             reason,
         };
-        self.finisher.change(|info| {
+        self.finisher.change(move |info| {
             // A capture that was killed before the part existed has left one.
-            info.gaps
-                .retain(|other| other.before_part != gap.before_part);
+            info.gaps.retain(|other| {
+                (other.before_part, other.from_us) != (gap.before_part, gap.from_us)
+            });
+            for other in info.gaps.iter_mut().filter(|_| is_read_across) {
+                other.to_us = other.to_us.min(gap_from_us.max(other.from_us));
+            }
             info.gaps.push(gap);
         })
     }

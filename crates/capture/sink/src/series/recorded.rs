@@ -3,13 +3,25 @@
 use std::collections::HashMap;
 
 use workload::series::{
-    HeldEvent, NO_SESSION, RunningEvent, SeriesInfo, count_events, is_among, settled_us,
+    HeldEvent, NO_SESSION, RunningEvent, SeriesGap, SeriesInfo, count_events, is_among, settled_us,
     take_event, take_exactly,
 };
 
 /// Whether all events that ended by the end of this one are recorded, apart from held ones.
 fn is_settled(to_us: Option<i64>, event: RunningEvent) -> bool {
     to_us.is_some_and(|to_us| event.ended_us < settled_us(to_us))
+}
+
+/// Returns the starts of gaps, the earliest first, each with the latest end of the gaps up to it.
+fn gap_ranges(gaps: &[SeriesGap]) -> Vec<(i64, i64)> {
+    let mut ranges: Vec<(i64, i64)> = gaps.iter().map(|gap| (gap.from_us, gap.to_us)).collect();
+    ranges.sort_unstable();
+    let mut latest_us = i64::MIN;
+    for (_, to_us) in &mut ranges {
+        latest_us = latest_us.max(*to_us);
+        *to_us = latest_us;
+    }
+    ranges
 }
 
 /// Events of earlier captures. Each of those near the end, or after it, is found once.
@@ -30,7 +42,8 @@ pub(super) struct RecordedEvents {
     /// As `to_us`, for server events. A recovered part has none.
     server_to_us: Option<i64>,
     running_server: HashMap<RunningEvent, u32>,
-    /// Time ranges between captures, in microseconds since 1970-01-01 UTC, from the first one up to the second.
+    /// Starts of the gaps between captures, the earliest first, each with the latest end of the gaps up to it, in microseconds
+    /// since 1970-01-01 UTC.
     gaps: Vec<(i64, i64)>,
     /// Number of events that were left out and ended in a gap.
     in_gaps: u64,
@@ -53,9 +66,7 @@ impl RecordedEvents {
             ended: Vec::new(),
             read_us: None,
             server_to_us: info.captured_to_us,
-            gaps: (info.gaps.iter())
-                .map(|gap| (gap.from_us, gap.to_us))
-                .collect(),
+            gaps: gap_ranges(&info.gaps),
             in_gaps: 0,
             running_server: count_events(server.map(|at_us| RunningEvent::new(*at_us, None, None))),
         }
@@ -73,8 +84,9 @@ impl RecordedEvents {
 
     /// Notes that an event was left out.
     pub(super) fn note_left_out(&mut self, event: RunningEvent) {
-        let is_between = |gap: &(i64, i64)| gap.0 < event.ended_us && event.ended_us < gap.1;
-        self.in_gaps += u64::from(self.gaps.iter().any(is_between));
+        let begun = (self.gaps).partition_point(|(from_us, _)| *from_us < event.ended_us);
+        let last = self.gaps[..begun].last();
+        self.in_gaps += u64::from(last.is_some_and(|(_, to_us)| event.ended_us < *to_us));
     }
 
     /// Returns the number of events that were left out and ended in a gap, so that the series may not have them.
@@ -243,8 +255,6 @@ impl HeldEvents {
 
 #[cfg(test)]
 mod tests {
-    use workload::series::SeriesGap;
-
     use super::*;
 
     #[test]
@@ -287,16 +297,22 @@ mod tests {
     fn event_that_was_left_out_counts_as_in_a_gap_only_between_its_ends() {
         let mut info = SeriesInfo::new("id".to_owned(), "log", 60_000_000, 0);
         info.captured_to_us = Some(100_000_000);
-        info.gaps = vec![SeriesGap {
-            from_us: 50_000_000,
-            to_us: 60_000_000,
+        let gap = |from_us, to_us| SeriesGap {
+            from_us,
+            to_us,
             before_part: 2,
             reason: "the capture was stopped".to_owned(),
-        }];
+        };
+        // One is within another, as that of a log that was read again.
+        info.gaps = vec![
+            gap(50_000_000, 60_000_000),
+            gap(52_000_000, 52_000_000),
+            gap(80_000_000, 90_000_000),
+        ];
         let mut recorded = RecordedEvents::of(&info);
-        for ended_us in [40_000_000, 55_000_000, 70_000_000] {
-            recorded.note_left_out(RunningEvent::new(ended_us, Some(0), None));
+        for ended_us in [40, 50, 55, 60, 70, 85, 95] {
+            recorded.note_left_out(RunningEvent::new(ended_us * 1_000_000, Some(0), None));
         }
-        assert_eq!(recorded.in_gaps(), 1);
+        assert_eq!(recorded.in_gaps(), 2);
     }
 }

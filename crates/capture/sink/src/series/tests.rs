@@ -17,6 +17,7 @@ use crate::sink::SessionStart;
 use session_model::SessionModel;
 
 mod continued;
+mod gaps;
 pub(super) mod gate;
 mod lifecycle;
 pub(super) mod repeated;

@@ -37,12 +37,14 @@ impl SeriesReader {
                 let ends_us = before.map(|part| part.shift_us + part.reader.info().span_us);
                 let start_us = self.info.provenance.start_wall_us;
                 let recorded_to_us = ends_us.max().map_or(i64::MIN, |end_us| start_us + end_us);
-                gaps.push(format!(
-                    "{path}: nothing was captured from {} to {}: {}",
-                    utc_text(gap.from_us.max(recorded_to_us).min(gap.to_us)),
-                    utc_text(gap.to_us),
-                    gap.reason
-                ));
+                let from_us = gap.from_us.max(recorded_to_us).min(gap.to_us);
+                let (from, to) = (utc_text(from_us), utc_text(gap.to_us));
+                let reason = &gap.reason;
+                gaps.push(match gap.from_us < gap.to_us {
+                    true => format!("{path}: nothing was captured from {from} to {to}: {reason}"),
+                    // A log was read again.
+                    false => format!("{path}: sessions do not continue after {to}: {reason}"),
+                });
             }
         }
         for part in self

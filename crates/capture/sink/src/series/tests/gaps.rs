@@ -1,0 +1,105 @@
+//! Gaps between captures of a series.
+
+use super::lifecycle::{noted, part_numbers, statements_at};
+use super::*;
+
+fn continued(path: &Path) -> SeriesOptions {
+    SeriesOptions {
+        append: true,
+        ..options(path, 60)
+    }
+}
+
+/// Starts and ends of the gaps, in seconds after [`START_US`].
+fn gaps(path: &Path) -> Vec<(i64, i64)> {
+    let second = |us: i64| (us - START_US) / SECOND_US;
+    let gaps = Series::open(path).unwrap().info.gaps;
+    let ranges = gaps
+        .iter()
+        .map(|gap| (second(gap.from_us), second(gap.to_us)));
+    ranges.collect()
+}
+
+/// Continues a series by a live capture that begins at this second, has no event until another one, and is killed.
+fn kill_idle(path: &Path, (started_s, idle_to_s): (i64, i64)) {
+    let live = SeriesOptions {
+        is_live: true,
+        ..continued(path)
+    };
+    let mut recorder = SeriesRecorder::create(live).unwrap();
+    recorder.started_us = START_US + started_s * SECOND_US;
+    recorder.advance(START_US + idle_to_s * SECOND_US).unwrap();
+}
+
+/// Reads a log with statements at these seconds again, and returns the notes about gaps.
+fn notes_of_append(path: &Path, seconds: &[i64]) -> Vec<String> {
+    let (again, notes) = noted(continued(path));
+    record_series(again, &statements_at(seconds));
+    let notes = notes.lock().unwrap();
+    let about_gaps = notes.iter().filter(|note| note.contains("ended in a gap"));
+    about_gaps.cloned().collect()
+}
+
+#[test]
+fn gaps_before_idle_live_captures_that_were_killed_are_noted() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    record_series(options(&path, 60), &statements_at(&[0, 10]));
+    kill_idle(&path, (100, 300));
+    assert_eq!(gaps(&path), [(10, 100)]);
+    kill_idle(&path, (400, 600));
+    assert_eq!(gaps(&path), [(10, 100), (240, 400)]);
+    let notes = notes_of_append(&path, &[0, 10, 50, 60, 320]);
+    assert_eq!(notes.len(), 1);
+    assert!(notes[0].starts_with("3 of these events"), "{notes:?}");
+    assert_eq!(part_numbers(&path), [1]);
+}
+
+#[test]
+fn gap_of_which_a_log_was_read_again_ends_at_the_start_of_what_was_read() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    record_series(options(&path, 60), &statements_at(&[0, 10]));
+    // It is complete up to second 60, and began later.
+    kill_idle(&path, (100, 125));
+    assert_eq!(gaps(&path), [(10, 100)]);
+    let notes = notes_of_append(&path, &[0, 10, 50, 80]);
+    assert!(notes[0].starts_with("1 of these events"), "{notes:?}");
+    assert_eq!(gaps(&path), [(10, 60), (60, 60)]);
+    let notes = notes_of_append(&path, &[0, 10, 50, 80]);
+    assert!(notes[0].starts_with("1 of these events"), "{notes:?}");
+}
+
+#[test]
+fn log_that_is_read_again_has_no_gap_for_events_that_are_delivered_late() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    record_series(options(&path, 60), &statements_at(&[0, 10]));
+    let of_session = |id: u64, seconds: &[i64]| {
+        let mut all = statements_at(seconds);
+        for delivery in &mut all {
+            if let Delivery::Event(event) = delivery {
+                event.session = id;
+            }
+        }
+        all
+    };
+    // The log shows the end of the statement at second 20 when its session logs the next line.
+    let mut all = of_session(0, &[0, 10]);
+    all.extend(of_session(1, &[40, 41]));
+    all.extend(of_session(2, &[20, 21]));
+    for new in [4, 0] {
+        let (again, notes) = noted(continued(&path));
+        let status = record_series(again, &all);
+        assert_eq!(status.events, new);
+        let notes = notes.lock().unwrap().join("\n");
+        assert!(!notes.contains("ended in a gap"), "{notes}");
+    }
+    assert_eq!(gaps(&path), [(10, 10)]);
+    let missing = WorkloadReader::open(&path).unwrap().gaps();
+    let is_end = |gap: &String| gap.contains("sessions do not continue after");
+    assert!(
+        missing.iter().all(is_end) && missing.len() == 1,
+        "{missing:?}"
+    );
+}
