@@ -217,8 +217,16 @@ fn create(options: &SeriesOptions, roll_us: i64) -> Result<StartedSeries, Series
 fn resume(options: &SeriesOptions) -> Result<StartedSeries, SeriesError> {
     let path = &options.path;
     let lock = lock(path)?;
-    refuse_other(options, &SeriesInfo::read(path)?)?;
-    remove_leftovers(path)?;
+    let info = SeriesInfo::read(path)?;
+    refuse_other(options, &info)?;
+    if let Err(error) = remove_leftovers(path) {
+        if !is_live_traffic(&info.source_kind) {
+            return Err(error.into());
+        }
+        (options.on_note)(&format!(
+            "{error}; a kill has left it, and nothing needs it, so remove it"
+        ));
+    }
     let lock = recover_parts(options, lock)?;
     let Series {
         mut info,

@@ -11,6 +11,8 @@ use super::{SERIES_FILE, SeriesInfo, SeriesMember, SeriesState};
 const PART_EXTENSION: &str = ".workload";
 /// Ending of the name of a part that is not complete.
 const PARTIAL_EXTENSION: &str = ".workload.partial";
+/// Ending that is added to the name of a directory that is being removed.
+const REMOVED_EXTENSION: &str = ".removed";
 
 /// A complete part of a series.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,11 +140,27 @@ pub fn remove_leftovers(directory: &Path) -> Result<(), ArchiveError> {
         let path = entry.path();
         let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
         let is_left = is_directory && (is_unbegun(&path) || was_recovered(&path));
-        if is_left && !UnfinishedDirectory::at(path.clone()).being_written {
-            fs::remove_dir_all(&path).map_err(|error| ArchiveError::io("remove", &path, error))?;
-        }
+        let removed = if is_directory && is_being_removed(&path) {
+            fs::remove_dir_all(&path)
+        } else if is_left && !UnfinishedDirectory::at(path.clone()).being_written {
+            // A recovery that runs at the same time finds all of it, or nothing.
+            let mut aside = path.clone().into_os_string();
+            aside.push(REMOVED_EXTENSION);
+            let _ = fs::remove_dir_all(&aside);
+            fs::rename(&path, &aside).and_then(|()| fs::remove_dir_all(&aside))
+        } else {
+            Ok(())
+        };
+        removed.map_err(|error| ArchiveError::io("remove", &path, error))?;
     }
     Ok(())
+}
+
+/// Whether a kill came while a directory was removed.
+fn is_being_removed(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.and_then(|name| name.strip_suffix(REMOVED_EXTENSION));
+    name.is_some_and(|name| name.ends_with(PARTIAL_EXTENSION) || recovered_name(name).is_some())
 }
 
 /// Whether a kill came while a part was created: its manifest does not name a series, and it has no table.
@@ -162,13 +180,18 @@ fn is_unbegun(path: &Path) -> bool {
 /// Whether it is the copy of a part that a killed recovery has made, and the part is there.
 fn was_recovered(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
-    let name = name.map(|name| name.strip_suffix(".partial").unwrap_or(name));
-    let Some(part) = name.and_then(|name| name.strip_suffix(".recovering")) else {
+    let Some(part) = name.and_then(recovered_name) else {
         return false;
     };
     [PART_EXTENSION, PARTIAL_EXTENSION]
         .iter()
         .any(|extension| path.with_file_name(format!("{part}{extension}")).is_dir())
+}
+
+/// Returns the name, without its ending, of the part that a recovery copies to a directory of this name.
+fn recovered_name(name: &str) -> Option<&str> {
+    let name = name.strip_suffix(".partial").unwrap_or(name);
+    name.strip_suffix(".recovering")
 }
 
 /// Returns the file name of the part whose time range starts at `from_us`, in microseconds since 1970-01-01 UTC.
@@ -201,6 +224,9 @@ mod tests {
         make("e.recovering", "manifest.json");
         make("e.workload", "manifest.json");
         make("b.recovering.partial", "manifest.json");
+        make("f.recovering.removed", "events-00000.parquet");
+        make("g.workload.partial.removed", "events-00000.parquet");
+        make("h.removed", "events-00000.parquet");
         let lock = DirectoryLock::try_exclusive(&room.path().join("c.workload.partial")).unwrap();
         remove_leftovers(room.path()).unwrap();
         let listing = fs::read_dir(room.path()).unwrap();
@@ -211,11 +237,30 @@ mod tests {
             "c.workload.partial",
             "d.recovering",
             "e.workload",
+            "h.removed",
         ];
         assert_eq!(left, kept);
         drop(lock);
         remove_leftovers(room.path()).unwrap();
         assert!(!room.path().join("c.workload.partial").exists());
+    }
+
+    #[test]
+    fn leftover_that_cannot_be_set_aside_stays_whole() {
+        let room = tempfile::tempdir().unwrap();
+        let copy = room.path().join("a.recovering");
+        for directory in [&copy, &room.path().join("a.workload")] {
+            fs::create_dir(directory).unwrap();
+            fs::write(directory.join("manifest.json"), "{").unwrap();
+        }
+        let aside = room.path().join("a.recovering.removed");
+        fs::write(&aside, "").unwrap();
+        let error = remove_leftovers(room.path()).unwrap_err().to_string();
+        assert!(error.contains("cannot remove"), "{error}");
+        assert!(copy.join("manifest.json").exists());
+        fs::remove_file(aside).unwrap();
+        remove_leftovers(room.path()).unwrap();
+        assert!(!copy.exists());
     }
 
     #[test]

@@ -8,8 +8,8 @@ use clock::utc_text;
 use sql::secrets::REDACTED;
 
 use super::{
-    PartCheckpoint, RunningEvent, RunningEvents, Series, SeriesInfo, SeriesPart, SeriesState,
-    UnfinishedPart, is_live_traffic, settled_us,
+    HeldEvent, PartCheckpoint, RUNNING_MAX, RunningEvent, RunningEvents, Series, SeriesInfo,
+    SeriesPart, SeriesState, UnfinishedPart, is_live_traffic, settled_us,
 };
 use crate::event::Event;
 use crate::reader::WorkloadReader;
@@ -132,17 +132,16 @@ impl RecoveredPart {
         if self.state.closed.is_some() {
             return;
         }
-        let number = self.member.number;
+        let (number, held) = (self.member.number, &mut self.state.held);
         let times = recovered_event(event, self.has_texts);
-        let mut held = self.state.held.iter();
-        if let Some(index) = held.position(|held| held.can_be(number, event, times)) {
-            let found = self.state.held.swap_remove(index);
-            if event.kind.is_statement() && event.outcome.duration_us.is_none() {
-                // The source had ended before the statement did.
-                self.state.unended.push(found.event);
-            }
-        }
         self.running.add(times);
+        if let Some(found) = take_held(held, (number, event), times)
+            && event.kind.is_statement()
+            && event.outcome.duration_us.is_none()
+        {
+            // The source had ended before the statement did.
+            self.state.unended.push(found.event);
+        }
     }
 
     /// Returns the time of the last event, in microseconds since 1970-01-01 UTC.
@@ -253,10 +252,10 @@ pub fn limit_to_lost_part(part: &UnfinishedPart) -> Result<(), ArchiveError> {
 }
 
 /// Notes in the description of a series the parts that were complete when the capture was killed, and that it had not noted.
-/// To be called with the lock of the series. Needs no key.
+/// To be called with the lock of the series. An encrypted part needs its state, since no key is given.
 ///
 /// # Errors
-/// If neither the state nor the events of such a part can be read, or the description cannot be written.
+/// If neither the state nor the events of such a part can be read, it has too many events, or the description cannot be written.
 pub fn note_complete_parts(directory: &Path) -> Result<(), ArchiveError> {
     let Series {
         mut info, parts, ..
@@ -275,12 +274,26 @@ pub fn note_complete_parts(directory: &Path) -> Result<(), ArchiveError> {
         let state = PartCheckpoint::read(&part.path);
         match state.filter(|state| state.closed.is_some()) {
             Some(state) => info.note_complete(number, state),
-            None => note_events(&mut info, &part)?,
+            None => note_events(&mut info, &part).map_err(|error| match error {
+                ArchiveError::Damaged { .. } => error,
+                ArchiveError::Locked { .. } => without_state(&part, "it is encrypted"),
+                error => without_state(&part, error),
+            })?,
         }
         info.write(directory)?;
         PartCheckpoint::remove(&part.path);
     }
     Ok(())
+}
+
+/// Describes a complete part whose state is missing, and whose events cannot be read, for this reason.
+fn without_state(part: &SeriesPart, reason: impl std::fmt::Display) -> ArchiveError {
+    ArchiveError::Damaged {
+        path: part.path.clone(),
+        reason: format!(
+            "its checkpoint.json is missing, and its events cannot be read without it ({reason})"
+        ),
+    }
 }
 
 /// Notes all later events of a complete part whose state is not known, such as one that was recovered outside of the series.
@@ -301,20 +314,48 @@ fn note_events(info: &mut SeriesInfo, part: &SeriesPart) -> Result<(), ArchiveEr
             ..event
         };
         let times = recovered_event(&event, has_texts);
-        let mut held = info.held.iter();
-        if let Some(index) = held.position(|held| held.can_be(number, &event, times)) {
-            info.held.swap_remove(index);
-        }
+        take_held(&mut info.held, (number, &event), times);
         running.add(times);
     }
-    info.running.extend(running.finish());
+    let mut server = Vec::new();
     for event in reader.server_events()? {
-        info.running_server.push(event?.0.at_us + start_us);
+        server.push(event?.0.at_us + start_us);
     }
+    add_running(info, running.finish(), server).map_err(|reason| ArchiveError::Damaged {
+        path: part.path.clone(),
+        reason,
+    })?;
     info.noted_part = info.noted_part.max(number);
     info.forget_noted();
     info.forget_settled();
     Ok(())
+}
+
+/// Takes the event of a part of this number out of the held ones, if it can be one of them. `recovered` has its times.
+fn take_held(
+    held: &mut Vec<HeldEvent>,
+    (number, event): (u64, &Event),
+    recovered: RunningEvent,
+) -> Option<HeldEvent> {
+    let index = (held.iter()).position(|held| held.can_be(number, event, recovered))?;
+    Some(held.swap_remove(index))
+}
+
+/// Adds the events of a complete part and the times of its server events. Returns a reason if they are too many: those that are
+/// not noted would be recorded again.
+fn add_running(
+    info: &mut SeriesInfo,
+    running: Vec<RunningEvent>,
+    server: Vec<i64>,
+) -> Result<(), String> {
+    info.running.extend(running);
+    info.running_server.extend(server);
+    match info.running.len().max(info.running_server.len()) {
+        0..=RUNNING_MAX => Ok(()),
+        count => Err(format!(
+            "its checkpoint.json is missing, and the {count} events that must be recognised without it are more than {RUNNING_MAX}"
+        )),
+    }
 }
 
 /// Whether the parts of a series have the texts of the source, apart from redacted ones.
@@ -344,4 +385,24 @@ fn lock_series(directory: &Path) -> Result<DirectoryLock, ArchiveError> {
         kind: "series to recover a part of".to_owned(),
         reason: "it is being captured or recovered, so it cannot be noted up to which time the part has its events; the part is left as it is; stop that capture, and recover the part then".to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_of_a_part_without_a_state_are_refused_if_they_are_too_many_to_be_noted() {
+        let with = |count: usize, server: usize| {
+            let mut info = SeriesInfo::new("id".to_owned(), "log", 60_000_000, 0);
+            info.running = vec![RunningEvent::new(1, None, None)];
+            let running = vec![RunningEvent::new(2, None, None); count];
+            add_running(&mut info, running, vec![3; server])
+        };
+        assert_eq!(with(RUNNING_MAX - 1, RUNNING_MAX), Ok(()));
+        for (count, server) in [(RUNNING_MAX, 0), (0, RUNNING_MAX + 1)] {
+            let reason = with(count, server).unwrap_err();
+            assert!(reason.contains("200001 events"), "{reason}");
+        }
+    }
 }

@@ -1,4 +1,6 @@
-//! Gaps between captures of a series.
+//! Gaps between captures of a series, and what captures that were killed have left.
+
+use workload::series::SeriesState;
 
 use super::lifecycle::{noted, part_numbers, statements_at};
 use super::*;
@@ -101,5 +103,56 @@ fn log_that_is_read_again_has_no_gap_for_events_that_are_delivered_late() {
     assert!(
         missing.iter().all(is_end) && missing.len() == 1,
         "{missing:?}"
+    );
+}
+
+#[test]
+fn leftover_that_cannot_be_removed_does_not_stop_a_capture_of_live_traffic() {
+    let room = tempfile::tempdir().unwrap();
+    for kind in ["proxy", "log"] {
+        let path = room.path().join(kind).with_extension("series");
+        let mut first = options(&path, 60);
+        first.provenance.source_kind = kind.to_owned();
+        record_series(first, &statements_at(&[0, 10]));
+        let leftover = path.join("20260101T000000Z.workload.partial");
+        std::fs::create_dir(&leftover).unwrap();
+        // A file has the name to which it would be renamed.
+        std::fs::write(leftover.with_extension("partial.removed"), "").unwrap();
+        let (mut again, notes) = noted(continued(&path));
+        again.provenance.source_kind = kind.to_owned();
+        match kind {
+            "proxy" => {
+                record_series(again, &statements_at(&[20]));
+                let notes = notes.lock().unwrap().join("\n");
+                assert!(notes.contains("nothing needs it"), "{notes}");
+            }
+            _ => {
+                let error = SeriesRecorder::create(again).err().unwrap().to_string();
+                assert!(error.contains("cannot remove"), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn encrypted_part_without_a_state_is_refused_without_advice_to_give_a_key() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    let recipients = vec![workload::Identity::generate().to_public()];
+    let encrypted = |options: SeriesOptions| SeriesOptions {
+        recipients: recipients.clone(),
+        ..options
+    };
+    record_series(encrypted(options(&path, 60)), &statements_at(&[0, 10]));
+    let mut info = Series::open(&path).unwrap().info;
+    info.state = SeriesState::BeingCaptured;
+    (info.noted_part, info.captured_to_us) = (0, None);
+    info.write(&path).unwrap();
+    let refused = SeriesRecorder::create(encrypted(continued(&path)));
+    let error = refused.err().unwrap().to_string();
+    assert!(error.contains("its checkpoint.json is missing"), "{error}");
+    assert!(
+        error.contains("(it is encrypted)") && !error.contains("--key"),
+        "{error}"
     );
 }
