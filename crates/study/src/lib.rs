@@ -111,7 +111,7 @@ pub use enrich_comparison::PlanTargets;
 pub use environment::{
     AtEnd, Condition, DataSource, Environment, FindInstallation, LeasePurpose, NewServer,
     NewServerRequest, SandboxEnvironment, SandboxLease, TargetEnvironment, create_server,
-    refuse_leased, restore_interrupted, run_shell_command,
+    refuse_leased, restore_interrupted, run_stoppable_command,
 };
 pub use error::ExperimentError;
 pub use failure::{Failure, FailureKind};

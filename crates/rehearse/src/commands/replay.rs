@@ -33,7 +33,7 @@ use study::partial_replay::{ReplayedWorkload, write_part};
 use study::preflight::{self, CheckedPart};
 use study::series_replay::{FollowRequest, begin_following};
 use study::target_snapshot::ObservationPlan;
-use study::{Failure, Interrupt, run_shell_command};
+use study::{Failure, Interrupt, run_stoppable_command};
 
 /// Starts the page of the replay, if it is asked for and statements are sent.
 fn start_page(options: &options::Replay, sends: bool) -> Result<Option<PageServer>, Failure> {
@@ -80,7 +80,7 @@ pub fn run(options: &options::Replay) -> Result<ExitStatus, Failure> {
     }
     if let Some(command) = &options.pairs.restore {
         terminal::note("Restoring the target's data (--restore).");
-        run_shell_command(command, &target, "--restore")?;
+        run_stoppable_command(command, &target, "--restore", &interrupt)?;
     }
     let part_of_run = match &worker {
         Some(worker) => {

@@ -51,6 +51,6 @@ pub use not_restored::NotRestored;
 pub use planner_server::{CopyRequest, PlannerServer};
 pub use quoting::{quote_identifier, quote_literal};
 pub use restore_connections::OWNER;
-pub use restore_objects::REACHING_EXTENSIONS;
+pub use restore_objects::{REACHING_EXTENSIONS, quote_setting};
 pub use restore_sizes::CreatedTable;
 pub use setting_values::assigned_value;

@@ -348,7 +348,7 @@ pub(crate) fn apply_settings(
 }
 
 /// Quotes the parts of a setting's name.
-pub(crate) fn quote_setting(name: &str) -> String {
+pub fn quote_setting(name: &str) -> String {
     let parts: Vec<String> = name.split('.').map(quote_identifier).collect();
     parts.join(".")
 }

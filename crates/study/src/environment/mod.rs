@@ -11,9 +11,11 @@ mod lease;
 mod new_server;
 mod pair;
 mod printing_command;
+mod process_group;
 mod sandbox;
 mod shell;
 mod target;
+mod template_settings;
 
 use std::time::Duration;
 
@@ -30,7 +32,8 @@ pub use new_server::{FindInstallation, NewServerRequest};
 pub use pair::PairEnvironment;
 pub(crate) use printing_command::PrintingCommand;
 pub use sandbox::{NewServer, SandboxEnvironment, create_server};
-pub use shell::run_shell_command;
+pub(crate) use shell::run_shell_command;
+pub use shell::run_stoppable_command;
 pub use target::{DataSource, TargetEnvironment, of_side};
 
 /// Time limit of all statements on one administrative connection. An index may be built there.

@@ -2,22 +2,18 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ExitStatus};
+use std::process::ExitStatus;
 use std::time::Duration;
 
-use clock::monotonic_ns;
 use replay::Target;
-use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::process_group::{CommandEnd, run_group};
 use super::shell::{last_lines, shell};
 use crate::error::ExperimentError;
 use crate::interrupt::Interrupt;
 use crate::proof::hide_secrets;
 
-/// Interval of checks whether a command has ended.
-const POLL: Duration = Duration::from_millis(50);
 /// Time that a command has to clean up after SIGTERM.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(10);
 
@@ -35,13 +31,6 @@ pub(crate) struct PrintingCommand<'a> {
     pub(crate) time_limit: Duration,
 }
 
-/// Reason to end a command.
-#[derive(Debug, Clone, Copy)]
-enum Expiry {
-    TimeLimit,
-    Stopped,
-}
-
 impl PrintingCommand<'_> {
     /// Runs the command, and returns its standard output. Programs that it starts may keep its output open: the end of
     /// the command counts.
@@ -53,26 +42,20 @@ impl PrintingCommand<'_> {
         let failed = || ExperimentError::file("run a shell for", Path::new(self.option));
         // Files and not pipes, which a started server could keep open.
         let (mut output, mut messages) = self.files().map_err(failed())?;
-        let mut child = self.start(&output, &messages).map_err(failed())?;
-        let until_ns = monotonic_ns().saturating_add(nanoseconds(self.time_limit));
-        let status = loop {
-            if let Some(status) = child.try_wait().map_err(failed())? {
-                break status;
-            }
-            let expiry = match (interrupt.is_requested(), monotonic_ns() > until_ns) {
-                (true, _) => Expiry::Stopped,
-                (_, true) => Expiry::TimeLimit,
-                _ => {
-                    std::thread::sleep(POLL);
-                    continue;
-                }
-            };
-            end_group(&mut child);
-            return Err(self.expired(expiry, &read(&mut messages)));
-        };
-        match status.success() {
-            true => Ok(read(&mut output)),
-            false => Err(self.failed(status, &read(&mut messages))),
+        let end = self.run_with(&output, &messages, interrupt);
+        match end.map_err(failed())? {
+            CommandEnd::Exited(status) if status.success() => Ok(read(&mut output)),
+            CommandEnd::Exited(status) => Err(self.failed(status, &read(&mut messages))),
+            CommandEnd::Stopped => Err(ExperimentError::Failed(format!(
+                "the rehearsal was stopped, and the command of {} was ended; continue with --resume and the same options",
+                self.option
+            ))),
+            CommandEnd::TimeLimit => Err(ExperimentError::Failed(format!(
+                "the command of {} did not end within {} s, and was ended; give it more time with --clone-time-limit, or run it by hand to see what it waits for: {}",
+                self.option,
+                self.time_limit.as_secs(),
+                self.shown(&read(&mut messages))
+            ))),
         }
     }
 
@@ -80,14 +63,18 @@ impl PrintingCommand<'_> {
         Ok((tempfile::tempfile()?, tempfile::tempfile()?))
     }
 
-    fn start(&self, output: &File, messages: &File) -> io::Result<Child> {
-        shell(self.command, self.server)
+    fn run_with(
+        &self,
+        output: &File,
+        messages: &File,
+        interrupt: &Interrupt,
+    ) -> io::Result<CommandEnd> {
+        let mut command = shell(self.command, self.server);
+        command
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdout(output.try_clone()?)
-            .stderr(messages.try_clone()?)
-            // A Ctrl-C is for this program, which ends the command.
-            .process_group(0)
-            .spawn()
+            .stderr(messages.try_clone()?);
+        run_group(&mut command, interrupt, self.time_limit, CLEAN_UP_TIME)
     }
 
     fn failed(&self, status: ExitStatus, messages: &str) -> ExperimentError {
@@ -96,21 +83,6 @@ impl PrintingCommand<'_> {
             self.option,
             self.shown(messages)
         ))
-    }
-
-    fn expired(&self, expiry: Expiry, messages: &str) -> ExperimentError {
-        ExperimentError::Failed(match expiry {
-            Expiry::Stopped => format!(
-                "the rehearsal was stopped, and the command of {} was ended; continue with --resume and the same options",
-                self.option
-            ),
-            Expiry::TimeLimit => format!(
-                "the command of {} did not end within {} s, and was ended; give it more time with --clone-time-limit, or run it by hand to see what it waits for: {}",
-                self.option,
-                self.time_limit.as_secs(),
-                self.shown(messages)
-            ),
-        })
     }
 
     /// Returns the last messages without passwords.
@@ -122,24 +94,8 @@ impl PrintingCommand<'_> {
     }
 }
 
-/// Ends the command and the programs of its process group. A server that it started has a group of its own.
-fn end_group(child: &mut Child) {
-    let group = Pid::from_child(child);
-    let _ = kill_process_group(group, Signal::TERM);
-    let until_ns = monotonic_ns().saturating_add(nanoseconds(CLEAN_UP_TIME));
-    while matches!(child.try_wait(), Ok(None)) && monotonic_ns() < until_ns {
-        std::thread::sleep(POLL);
-    }
-    let _ = kill_process_group(group, Signal::KILL);
-    let _ = child.wait();
-}
-
-fn nanoseconds(time: Duration) -> i64 {
-    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
-}
-
 /// Returns the content of a file from its beginning. Bytes that are no UTF-8 are replaced.
-fn read(file: &mut File) -> String {
+pub(super) fn read(file: &mut File) -> String {
     let mut bytes = Vec::new();
     // What cannot be read is missing in a message, or is no URL, which is reported.
     let _ = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
@@ -148,6 +104,8 @@ fn read(file: &mut File) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{Pid, Signal};
+
     use super::*;
 
     fn command(command: &str, seconds: u64) -> PrintingCommand<'_> {

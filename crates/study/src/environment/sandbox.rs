@@ -4,11 +4,12 @@ use replay::Target;
 use sandbox::{Dirs, Installation, Sandbox, Stop};
 
 use super::{
-    AtEnd, Condition, Environment, LeasePurpose, SandboxLease, quote_identifier, run_shell_command,
-    server_target,
+    AtEnd, Condition, Environment, LeasePurpose, SandboxLease, quote_identifier,
+    run_stoppable_command, server_target,
 };
 use crate::change_script::ChangeScript;
 use crate::error::ExperimentError;
+use crate::interrupt::Interrupt;
 
 /// A server of another major version, which is created for the experiment.
 #[derive(Debug, Clone)]
@@ -21,6 +22,8 @@ pub struct NewServer {
     pub is_upgraded: bool,
     /// Directories in which it is created.
     pub places: Dirs,
+    /// Stop request that ends the command.
+    pub interrupt: Interrupt,
 }
 
 /// A private server that is restarted before each trial, with restored data.
@@ -79,7 +82,7 @@ impl SandboxEnvironment {
                     (made, target)
                 }
             };
-            run_shell_command(&new.load, &target, "--load")?;
+            run_stoppable_command(&new.load, &target, "--load", &new.interrupt)?;
             let mut lease = SandboxLease::acquire(made, database, LeasePurpose::Proof, None)?;
             lease.save()?;
             lease.sandbox.stop(Stop::Fast)?;

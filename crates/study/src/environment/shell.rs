@@ -2,17 +2,24 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use connect::{
     AuthMethod, ChannelBindingMode, Server, SessionAttributes, TlsVersions, TrustedRoots,
 };
 use replay::{Host, Target};
 
+use super::printing_command::read;
+use super::process_group::{CommandEnd, run_group};
 use crate::error::ExperimentError;
+use crate::interrupt::Interrupt;
 
 /// Largest number of lines of a failed command's messages in an error.
 const LINES_MAX: usize = 5;
+
+/// Time that a command has to clean up after SIGTERM.
+const CLEAN_UP_TIME: Duration = Duration::from_secs(2);
 
 /// Runs a command by the shell, with libpq's variables set to the target. `option` is the one it was given with.
 ///
@@ -22,30 +29,64 @@ const LINES_MAX: usize = 5;
 /// # Errors
 /// If the target has several servers and the user gave the command. If the command fails, with the last lines that it
 /// printed.
-pub fn run_shell_command(
+pub(crate) fn run_shell_command(
     command: &str,
     target: &Target,
     option: &str,
 ) -> Result<(), ExperimentError> {
-    let is_users = option.starts_with("--");
-    if is_users && target.servers.len() > 1 {
-        return Err(ExperimentError::Usage(format!(
-            "the command of {option} may change another server than the one that is replayed on, since the target names several: {}; name one",
-            target.address()
-        )));
-    }
+    refuse_several_servers(target, option)?;
     let output = shell(command, Some(target))
         .output()
         .map_err(ExperimentError::file("run a shell for", Path::new(command)))?;
-    if output.status.success() {
-        return Ok(());
-    }
     let printed = String::from_utf8_lossy(&output.stderr);
-    Err(ExperimentError::Failed(format!(
-        "the command of {option} failed ({}): {}",
-        output.status,
-        last_lines(&printed)
-    )))
+    successful(output.status, &printed, option)
+}
+
+/// Runs a command as [`run_shell_command`], until its end or a stop request, which ends its process group.
+///
+/// # Errors
+/// As [`run_shell_command`], and if a stop is requested.
+pub fn run_stoppable_command(
+    command: &str,
+    target: &Target,
+    option: &str,
+    interrupt: &Interrupt,
+) -> Result<(), ExperimentError> {
+    refuse_several_servers(target, option)?;
+    let failed = || ExperimentError::file("run a shell for", Path::new(command));
+    // A file and not a pipe, which a started server could keep open.
+    let mut messages = tempfile::tempfile().map_err(failed())?;
+    let mut shell = shell(command, Some(target));
+    shell
+        .stdout(Stdio::null())
+        .stderr(messages.try_clone().map_err(failed())?);
+    match run_group(&mut shell, interrupt, Duration::MAX, CLEAN_UP_TIME).map_err(failed())? {
+        CommandEnd::Exited(status) => successful(status, &read(&mut messages), option),
+        CommandEnd::Stopped | CommandEnd::TimeLimit => Err(ExperimentError::Failed(format!(
+            "the command of {option} was ended, since a stop was requested"
+        ))),
+    }
+}
+
+fn refuse_several_servers(target: &Target, option: &str) -> Result<(), ExperimentError> {
+    let is_users = option.starts_with("--");
+    match is_users && target.servers.len() > 1 {
+        true => Err(ExperimentError::Usage(format!(
+            "the command of {option} may change another server than the one that is replayed on, since the target names several: {}; name one",
+            target.address()
+        ))),
+        false => Ok(()),
+    }
+}
+
+fn successful(status: ExitStatus, printed: &str, option: &str) -> Result<(), ExperimentError> {
+    match status.success() {
+        true => Ok(()),
+        false => Err(ExperimentError::Failed(format!(
+            "the command of {option} failed ({status}): {}",
+            last_lines(printed)
+        ))),
+    }
 }
 
 /// Returns a shell that executes the command, with libpq's variables set to the target, or without them.
@@ -180,6 +221,8 @@ fn security_variables(target: &Target) -> Vec<(&'static str, Option<OsString>)> 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
 
     #[test]
@@ -232,6 +275,35 @@ mod tests {
         );
         let silent = run_shell_command("exit 3", &target, "--restore").unwrap_err();
         assert!(silent.to_string().ends_with("it printed no message"));
+    }
+
+    #[test]
+    fn stoppable_command_ends_with_its_programs_after_a_stop_request() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("process");
+        let target = Target::parse("postgres://u@h/d", |_| None).unwrap();
+        let interrupt = Interrupt::default();
+        let command = format!(
+            "sleep 600 & echo $! >{0}.new; mv {0}.new {0}; wait",
+            file.display()
+        );
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !file.exists() {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                interrupt.flag().store(true, Ordering::Relaxed);
+            });
+            let ended = run_stoppable_command(&command, &target, "--restore", &interrupt);
+            assert_eq!(
+                ended.unwrap_err().to_string(),
+                "the command of --restore was ended, since a stop was requested"
+            );
+        });
+        let process = std::fs::read_to_string(&file).unwrap();
+        let stat = format!("/proc/{}/stat", process.trim());
+        let stat = std::fs::read_to_string(stat).unwrap_or_default();
+        assert!(stat.is_empty() || stat.contains(") Z"), "{stat}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Conditions set up at a server that is not private.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use connect::login::{Dialer, Login, LoginError, QueryConnection, Value};
@@ -7,9 +8,11 @@ use replay::{LoginMap, Target};
 
 use super::{
     AtEnd, Condition, Environment, STATEMENTS_TIME_MAX, merge_settings, quote_identifier,
-    quote_literal, run_shell_command,
+    quote_literal, run_shell_command, run_stoppable_command, template_settings,
 };
 use crate::error::ExperimentError;
+use crate::interrupt::Interrupt;
+use crate::notes;
 
 /// Beginning of the comment of databases that this program created. The rest names the proof that created it. No other
 /// database is dropped.
@@ -52,6 +55,10 @@ pub struct TargetEnvironment {
     is_touched: bool,
     /// Comment of the database that this proof creates.
     comment: String,
+    /// Sentences on settings of the template that the created database does not have. Each is reported once.
+    pub(super) refused_settings: BTreeSet<String>,
+    /// Stop request that ends a command which restores data.
+    interrupt: Interrupt,
 }
 
 impl TargetEnvironment {
@@ -71,6 +78,16 @@ impl TargetEnvironment {
             at_end,
             is_touched: false,
             comment: OURS.to_owned(),
+            refused_settings: BTreeSet::new(),
+            interrupt: Interrupt::default(),
+        }
+    }
+
+    /// Ends the command that restores data when a stop is requested.
+    pub fn stopped_by(self, interrupt: &Interrupt) -> Self {
+        TargetEnvironment {
+            interrupt: interrupt.clone(),
+            ..self
         }
     }
 
@@ -87,14 +104,35 @@ impl TargetEnvironment {
     fn restore(&mut self) -> Result<(), ExperimentError> {
         self.is_touched = true;
         match &self.data {
-            DataSource::Command(command) => run_shell_command(command, &self.target, "--restore"),
-            DataSource::Template(template) => self.recreate_database(Some(template)),
+            DataSource::Command(command) => {
+                let interrupt = &self.interrupt;
+                let done = run_stoppable_command(command, &self.target, "--restore", interrupt);
+                if done.is_err() && interrupt.is_requested() {
+                    // The command would be started again at the end.
+                    self.is_touched = false;
+                    notes::note(&format!(
+                        "The command of --restore was ended: the data of {} are incomplete until it runs again.",
+                        self.target.address()
+                    ));
+                }
+                done
+            }
+            DataSource::Template(template) => {
+                for refused in self.recreate_database(Some(template))? {
+                    if !self.refused_settings.contains(&refused) {
+                        notes::note(&refused);
+                        self.refused_settings.insert(refused);
+                    }
+                }
+                Ok(())
+            }
             DataSource::Unrestored => Ok(()),
         }
     }
 
-    /// Drops the target's database, if this program created it, and recreates it from the template.
-    fn recreate_database(&self, template: Option<&str>) -> Result<(), ExperimentError> {
+    /// Drops the target's database, if this program created it, and recreates it from the template, with its settings.
+    /// Returns sentences on settings that it does not have.
+    fn recreate_database(&self, template: Option<&str>) -> Result<Vec<String>, ExperimentError> {
         let (admin, login) = self.administrator();
         let dialer = Dialer::new(&admin)?;
         let mut questions = open_administration(&dialer, &login, &admin)?;
@@ -124,19 +162,24 @@ impl TargetEnvironment {
             drop_database(&mut questions, name)
                 .map_err(failed("the database cannot be dropped"))?;
         }
-        if let Some(template) = template {
-            let (quoted, template) = (quote_identifier(name), quote_identifier(template));
-            questions
-                .query(&format!("CREATE DATABASE {quoted} TEMPLATE {template}"))
-                .map_err(failed("the database cannot be made of its template"))?;
-            questions
-                .query(&format!(
-                    "COMMENT ON DATABASE {quoted} IS {}",
-                    quote_literal(&self.comment)
-                ))
-                .map_err(failed("the database cannot be marked as ours"))?;
-        }
-        Ok(())
+        let Some(template) = template else {
+            return Ok(Vec::new());
+        };
+        let quoted = quote_identifier(name);
+        questions
+            .query(&format!(
+                "CREATE DATABASE {quoted} TEMPLATE {}",
+                quote_identifier(template)
+            ))
+            .map_err(failed("the database cannot be made of its template"))?;
+        questions
+            .query(&format!(
+                "COMMENT ON DATABASE {quoted} IS {}",
+                quote_literal(&self.comment)
+            ))
+            .map_err(failed("the database cannot be marked as ours"))?;
+        template_settings::copy_settings(&mut questions, template, name)
+            .map_err(failed("the settings of the template cannot be read"))
     }
 
     /// Drops the database that a killed process left, if it has this comment. Others stay.
@@ -302,8 +345,12 @@ impl Environment for TargetEnvironment {
         match (&self.data, self.at_end) {
             _ if !self.is_touched => Ok(()),
             (_, AtEnd::Leave) => Ok(()),
-            (DataSource::Template(_), AtEnd::Restore) => self.recreate_database(None),
-            (_, AtEnd::Restore) => self.restore(),
+            (DataSource::Template(_), AtEnd::Restore) => self.recreate_database(None).map(drop),
+            // Also after a stop request, which ends the runs.
+            (DataSource::Command(command), AtEnd::Restore) => {
+                run_shell_command(command, &self.target, "--restore")
+            }
+            (DataSource::Unrestored, AtEnd::Restore) => Ok(()),
         }
     }
 }

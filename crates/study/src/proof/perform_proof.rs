@@ -64,7 +64,7 @@ pub fn perform_proof(
         change_time(journal, request.goal.time_budget.as_secs_f64())?;
     }
     let known = previous.as_ref().map(|one| one.manifest().settings.clone());
-    let mut server = server::make(request, whole, conditions, known)?;
+    let mut server = server::make(request, whole, (conditions, known), interrupt)?;
     let goal = &request.goal;
     let seed = goal.seed;
     let seed = seed.or(previous.as_ref().map(|journal| journal.plan().seed));

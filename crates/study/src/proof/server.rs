@@ -12,6 +12,7 @@ use crate::environment::{
     SandboxEnvironment, SandboxLease, TargetEnvironment, refuse_leased,
 };
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 
 /// Server of the runs.
 pub(super) struct ProofServer {
@@ -27,20 +28,20 @@ pub(super) struct ProofServer {
 }
 
 /// Prepares the server without changing it. `known`: the settings of a sandbox when a resumed
-/// proof began.
+/// proof began. `interrupt` ends a command that fills or restores a server.
 ///
 /// # Errors
 /// If the server is not available, or does not fit the options.
 pub(super) fn make(
     request: &ProofRequest,
     whole: &WorkloadReader,
-    conditions: Vec<Condition>,
-    known: Option<Vec<(String, String)>>,
+    (conditions, known): (Vec<Condition>, Option<Vec<(String, String)>>),
+    interrupt: &Interrupt,
 ) -> Result<ProofServer, Failure> {
     let place = &request.place;
     match (&place.sandbox, &place.target) {
-        (Some(name), _) => kept(request, name, whole, (conditions, known)),
-        (_, Some(url)) => foreign(request, url, whole, conditions),
+        (Some(name), _) => kept(request, name, whole, (conditions, known), interrupt),
+        (_, Some(url)) => foreign(request, url, (whole, conditions), interrupt),
         _ => Err(Failure::usage(
             "nothing says where; give --sandbox NAME for a private server of yours (`rehearse sandbox up`), or --target URL with --restore 'COMMAND' or --template DATABASE",
         )),
@@ -52,6 +53,7 @@ fn kept(
     name: &str,
     whole: &WorkloadReader,
     (conditions, known): (Vec<Condition>, Option<Vec<(String, String)>>),
+    interrupt: &Interrupt,
 ) -> Result<ProofServer, Failure> {
     let places = Dirs::from_environment()?;
     let mut sandbox = ::sandbox::open(name, &places)?;
@@ -67,6 +69,7 @@ fn kept(
             load: wanted.load.clone().unwrap_or_default(),
             is_upgraded: wanted.is_upgraded,
             places,
+            interrupt: interrupt.clone(),
         }),
         None => None,
     };
@@ -96,8 +99,8 @@ fn kept(
 fn foreign(
     request: &ProofRequest,
     url: &str,
-    whole: &WorkloadReader,
-    conditions: Vec<Condition>,
+    (whole, conditions): (&WorkloadReader, Vec<Condition>),
+    interrupt: &Interrupt,
 ) -> Result<ProofServer, Failure> {
     let target = Target::parse(url, |name| std::env::var(name).ok())?;
     let mut base = request.replay.clone();
@@ -124,6 +127,7 @@ fn foreign(
             AtEnd::Restore,
         )
         .owned_by(&request.output)
+        .stopped_by(interrupt)
     };
     let restores = data != DataSource::Unrestored;
     let (name, environment): (String, Box<dyn Environment>) = match &place.other_target {

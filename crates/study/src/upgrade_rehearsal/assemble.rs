@@ -11,6 +11,7 @@ use super::private_servers;
 use super::rehearsal_plan::RehearsalPlan;
 use super::remedy_proof::FoundRemedies;
 use super::result::{UpgradeCoverage, UpgradeDecision, UpgradeReport};
+use super::search_servers;
 use super::server_limits;
 use super::time_needed::AdvisedTime;
 use super::{MARGIN, PreparedServers, RehearsalServers, UpgradeRequest};
@@ -98,7 +99,11 @@ pub(super) fn assemble(
         restore_errors,
         restore_errors_of_both,
         inspection,
-        proof: request.output.join("replays.proof").display().to_string(),
+        proof: request
+            .output
+            .join(search_servers::REPLAYS)
+            .display()
+            .to_string(),
         notes,
     };
     if let Some(side) = side {

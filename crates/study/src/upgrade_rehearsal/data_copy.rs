@@ -8,8 +8,9 @@ use connect::Target;
 
 use super::watched_script::PRELUDE;
 use super::{copied_settings, database_definition, isolation};
-use crate::environment::run_shell_command;
+use crate::environment::run_stoppable_command;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 
 /// Functions of the shell for a restore. Messages are parsed, so they must be in English. Limits that roles and the database have do
 /// not hold for the restore.
@@ -99,8 +100,8 @@ impl DataCopy {
     /// The unfinished file has a name of this process: a program of a killed rehearsal may still write its own.
     ///
     /// # Errors
-    /// If a file cannot be written, or the server refuses.
-    pub(super) fn dump(&self, target: &Target) -> Result<bool, Failure> {
+    /// If a file cannot be written, the server refuses, or a stop is requested.
+    pub(super) fn dump(&self, target: &Target, interrupt: &Interrupt) -> Result<bool, Failure> {
         let failed = |error| {
             Failure::could_not(format!("cannot make {}: {error}", self.directory.display()))
         };
@@ -116,7 +117,7 @@ impl DataCopy {
         if self.directory.join("data.dump").exists() {
             return Ok(false);
         }
-        run_shell_command(&self.dump_command(), target, "the dump")?;
+        run_stoppable_command(&self.dump_command(), target, "the dump", interrupt)?;
         Ok(true)
     }
 
@@ -323,6 +324,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::environment::run_shell_command;
 
     const SUMMARY: &str = "pg_restore: warning: errors ignored on restore: ";
     const ERROR: &str =

@@ -223,7 +223,7 @@ fn rehearse(
         if request.resume {
             search_servers::drop_leftovers(request, own)?;
         }
-        own_servers::restore(request, own)?;
+        own_servers::restore(request, own, interrupt)?;
         if !own.may_reach_others {
             let [from, target] = &own_servers::catalogues(request, own);
             isolation::refuse([("--from", from), ("--target", target)])?;
@@ -239,7 +239,8 @@ fn rehearse(
         } => {
             let copy = DataCopy::in_directory(request.output, !has_default_settings);
             let new = (*to, *method, copy);
-            let servers = private_servers::prepare(request, new, (plan, whole), &inspection)?;
+            let servers =
+                private_servers::prepare(request, new, (plan, whole), &inspection, interrupt)?;
             (servers, None)
         }
         RehearsalServers::Own(own) => {
@@ -379,7 +380,7 @@ pub(crate) fn major_of(version: &str) -> Result<u16, Failure> {
 }
 
 fn proof_request(request: &UpgradeRequest<'_>, servers: &PreparedServers) -> ProofRequest {
-    let output = request.output.join("replays.proof");
+    let output = request.output.join(search_servers::REPLAYS);
     ProofRequest {
         resume: output.exists(),
         output,

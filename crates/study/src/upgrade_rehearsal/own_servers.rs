@@ -13,8 +13,9 @@ use super::server_facts::{ServerIdentity, ServerUse};
 use super::server_state::{Restoring, ServerState, record_or_compare};
 use super::start_checks::StartChecks;
 use super::{PreparedServers, UpgradeRequest, major_of};
-use crate::environment::{DataSource, of_side, run_shell_command};
+use crate::environment::{DataSource, of_side, run_stoppable_command};
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::notes;
 use crate::plan_export::export_planner;
 use crate::proof::{Change, ProofPlace, data_source, refuse_captured_servers};
@@ -267,9 +268,13 @@ fn refuse_identities(
 /// records the states of the servers, or compares them with those before the rehearsal was stopped.
 ///
 /// # Errors
-/// If the command fails, a server must not be used, or its state is another one.
-pub(super) fn restore(request: &UpgradeRequest<'_>, own: &OwnServers) -> Result<(), Failure> {
-    restore_data(request, own)?;
+/// If the command fails or a stop is requested, a server must not be used, or its state is another one.
+pub(super) fn restore(
+    request: &UpgradeRequest<'_>,
+    own: &OwnServers,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
+    restore_data(request, own, interrupt)?;
     let [from, target] = catalogues(request, own);
     let (old, new) = (ServerIdentity::read(&from)?, ServerIdentity::read(&target)?);
     refuse_identities(request, own, [&old, &new])?;
@@ -289,13 +294,17 @@ pub(super) fn restore(request: &UpgradeRequest<'_>, own: &OwnServers) -> Result<
 ///
 /// # Errors
 /// If the command fails.
-pub(super) fn restore_data(request: &UpgradeRequest<'_>, own: &OwnServers) -> Result<(), Failure> {
+pub(super) fn restore_data(
+    request: &UpgradeRequest<'_>,
+    own: &OwnServers,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
     let Some(command) = &own.place.restore else {
         return Ok(());
     };
     for (side, server) in SIDES.into_iter().zip([request.from, &own.target]) {
         notes::note(&format!("Restoring the data of the {side} server."));
-        run_shell_command(&of_side(command, side), server, "--restore")?;
+        run_stoppable_command(&of_side(command, side), server, "--restore", interrupt)?;
     }
     Ok(())
 }

@@ -11,8 +11,11 @@ use super::rehearsal_plan::RehearsalPlan;
 use super::start_checks::StartChecks;
 use super::{PreparedServers, UpgradeRequest, major_of, own_servers, unfinished};
 use crate::change_script::ChangeScript;
-use crate::environment::{NewServerRequest, quote_identifier, run_shell_command, server_target};
+use crate::environment::{
+    NewServerRequest, quote_identifier, run_stoppable_command, server_target,
+};
 use crate::failure::{Failure, FailureKind};
+use crate::interrupt::Interrupt;
 use crate::notes;
 use crate::plan_export::export_planner;
 use crate::proof::{Change, ProofPlace};
@@ -25,12 +28,13 @@ const CHECK_FILE: &str = "pg_upgrade-check.txt";
 /// proof creates. If pg_upgrade refuses the old one, the new one is restored from the dump, too.
 ///
 /// # Errors
-/// If a program is missing, or a server cannot be dumped or created.
+/// If a program is missing, a server cannot be dumped or created, or a stop is requested.
 pub(super) fn prepare(
     request: &UpgradeRequest<'_>,
     (to, method, copy): (u16, UpgradeMethod, DataCopy),
     (plan, whole): (&RehearsalPlan, &WorkloadReader),
     inspection: &UpgradeInspection,
+    interrupt: &Interrupt,
 ) -> Result<PreparedServers, Failure> {
     let from_major = major_of(&inspection.from_version)?;
     client_programs::check(from_major)?;
@@ -44,10 +48,16 @@ pub(super) fn prepare(
         notes::note("Dumping the old server.");
     }
     let planner = request.output.join("old.planner");
-    if copy.dump(request.from)? {
+    if copy.dump(request.from, interrupt)? {
         forget_earlier(request.output, &planner);
     }
-    let made = make_old(request, (plan, whole), from_major, (&copy, &planner));
+    let made = make_old(
+        request,
+        (plan, whole),
+        from_major,
+        (&copy, &planner),
+        interrupt,
+    );
     let checks = made.inspect_err(|failure| {
         // A dump of the wrong database is of no use.
         if failure.kind == FailureKind::Usage {
@@ -141,6 +151,7 @@ fn make_old(
     (plan, whole): (&RehearsalPlan, &WorkloadReader),
     major: u16,
     (copy, planner): (&DataCopy, &Path),
+    interrupt: &Interrupt,
 ) -> Result<StartChecks, Failure> {
     let dirs = Dirs::from_environment()?;
     let name = plan.sandbox.clone();
@@ -165,7 +176,7 @@ fn make_old(
     }
     let target = server_target(&named.endpoint, &plan.database)?;
     let load = copy.load_command(CopySide::Old, &plan.database)?;
-    run_shell_command(&load, &target, "the restore")?;
+    run_stoppable_command(&load, &target, "the restore", interrupt)?;
     let checks = StartChecks::perform(request, (plan, whole), (&target, &request.replay))?;
     let _ = std::fs::remove_file(planner);
     export_planner(&target, planner, None)?;

@@ -137,7 +137,8 @@ impl RemedyInputs<'_> {
         }
         // Each run of a proof restores the data, and its end does.
         if found.proof.is_none() {
-            search_servers::restore(self.request)?;
+            // The request ended the search, and its traces must go.
+            search_servers::restore(self.request, &Interrupt::default())?;
         }
         found.expectations = UpgradeExpectations::new(
             (self.whole, &self.plan.database),
@@ -225,7 +226,7 @@ impl RemedyInputs<'_> {
         notes::note(
             "Executing statements alone on both versions, in transactions that are rolled back.",
         );
-        let servers = SearchServers::create(self.request, self.plan, self.servers)?;
+        let servers = SearchServers::create(self.request, self.plan, self.servers, self.interrupt)?;
         let search = RemedySearch {
             old: &servers.old,
             new: &servers.new,
@@ -240,7 +241,8 @@ impl RemedyInputs<'_> {
         let found = search_remedies(&search, self.whole, known);
         servers.release()?;
         if self.interrupt.is_requested() {
-            search_servers::restore(self.request)?;
+            // The request ended the search, and its traces must go.
+            search_servers::restore(self.request, &Interrupt::default())?;
         }
         found
     }

@@ -20,13 +20,16 @@ use super::server_state::Restoring;
 use super::{PreparedServers, RehearsalServers, UpgradeRequest};
 use crate::environment::{
     AtEnd, Condition, DataSource, Environment, TargetEnvironment, create_server,
-    restore_interrupted, run_shell_command, server_target,
+    restore_interrupted, run_stoppable_command, server_target,
 };
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::upgrade_remedies::TrialAccess;
 
 /// Step of the rehearsal that the databases of a search are marked with.
 const SEARCH: &str = "remedies.search";
+/// Directory of the first replays, in the rehearsal's directory.
+pub(super) const REPLAYS: &str = "replays.proof";
 /// Directory of the proof of remedies, in the rehearsal's directory.
 pub(super) const PROOF: &str = "remedies.proof";
 
@@ -50,9 +53,12 @@ impl SearchServers {
         request: &UpgradeRequest<'_>,
         plan: &RehearsalPlan,
         servers: &PreparedServers,
+        interrupt: &Interrupt,
     ) -> Result<Self, Failure> {
         match &request.servers {
-            RehearsalServers::Private { to, .. } => Self::private(request, *to, plan, servers),
+            RehearsalServers::Private { to, .. } => {
+                Self::private(request, *to, (plan, servers), interrupt)
+            }
             RehearsalServers::Own(own) => Self::of_user(request, own),
         }
     }
@@ -60,8 +66,8 @@ impl SearchServers {
     fn private(
         request: &UpgradeRequest<'_>,
         to: u16,
-        plan: &RehearsalPlan,
-        servers: &PreparedServers,
+        (plan, servers): (&RehearsalPlan, &PreparedServers),
+        interrupt: &Interrupt,
     ) -> Result<Self, Failure> {
         let dirs = Dirs::from_environment()?;
         let database = plan.database.as_str();
@@ -73,7 +79,7 @@ impl SearchServers {
         let (new, new_target) = create_server(&installation, Vec::new(), database, &dirs)?;
         if let Some(copy) = &servers.copy {
             let load = copy.load_command(CopySide::New, database)?;
-            run_shell_command(&load, &new_target, "the restore")?;
+            run_stoppable_command(&load, &new_target, "the restore", interrupt)?;
         }
         Ok(SearchServers {
             old: old_target,
@@ -149,8 +155,8 @@ fn database(
     Some(made.owned_by(&directory))
 }
 
-/// Drops the databases that killed steps of this rehearsal left: the search, and the proof of the remedies. That of the
-/// first replays is theirs.
+/// Drops the databases that killed steps of this rehearsal left: the first replays, the search, and the proof of the
+/// remedies. Their settings would count as a changed state of the server.
 ///
 /// # Errors
 /// If a server cannot be asked, or a database cannot be dropped.
@@ -159,7 +165,7 @@ pub(super) fn drop_leftovers(
     own: &OwnServers,
 ) -> Result<(), Failure> {
     for server in [request.from, &own.target] {
-        for step in [SEARCH, PROOF] {
+        for step in [REPLAYS, SEARCH, PROOF] {
             if let Some(database) = database(request, own, server, step) {
                 database.drop_leftover()?;
             }
@@ -172,9 +178,9 @@ pub(super) fn drop_leftovers(
 ///
 /// # Errors
 /// If the command fails.
-pub(super) fn restore(request: &UpgradeRequest<'_>) -> Result<(), Failure> {
+pub(super) fn restore(request: &UpgradeRequest<'_>, interrupt: &Interrupt) -> Result<(), Failure> {
     match &request.servers {
-        RehearsalServers::Own(own) => own_servers::restore_data(request, own),
+        RehearsalServers::Own(own) => own_servers::restore_data(request, own, interrupt),
         RehearsalServers::Private { .. } => Ok(()),
     }
 }

@@ -22,9 +22,16 @@ mod tests {
     use std::fs;
     use std::path::Path;
     use std::process::{Command, Stdio};
+    use std::sync::atomic::Ordering;
     use std::time::{Duration, Instant};
 
+    use connect::Target;
+    use connect::login::Dialer;
+
+    use super::super::data_copy::DataCopy;
     use super::*;
+    use crate::environment::ask;
+    use crate::interrupt::Interrupt;
 
     /// Time after which a process counts as one that stays.
     const PATIENCE: Duration = Duration::from_secs(30);
@@ -66,6 +73,42 @@ mod tests {
         parent.wait().unwrap();
         // A process that nothing waits for stays as a zombie.
         wait_for(|| fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ")));
+    }
+
+    #[test]
+    fn dump_that_waits_for_a_lock_ends_after_a_stop_request_and_is_made_again() {
+        let (_sandbox, endpoint) = test_support::server().start();
+        let target = Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
+        ask(&target, "CREATE TABLE items (id int)").unwrap();
+        let dialer = Dialer::new(&target).unwrap();
+        let login = replay::LoginMap::default().login(&target, "", "", "rehearse");
+        let mut locking = dialer.open_query_connection(&login).unwrap();
+        locking.query("BEGIN; LOCK TABLE items").unwrap();
+        let has_sessions = |condition: &str| {
+            let sql = format!(
+                "SELECT 1 FROM pg_stat_activity WHERE application_name = 'pg_dump' {condition}"
+            );
+            !ask(&target, &sql).unwrap().is_empty()
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let dump = directory.path().join("dump/data.dump");
+        let copy = DataCopy::in_directory(directory.path(), false);
+        let interrupt = Interrupt::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                wait_for(|| has_sessions("AND wait_event_type = 'Lock'"));
+                interrupt.flag().store(true, Ordering::Relaxed);
+            });
+            let failure = copy.dump(&target, &interrupt).unwrap_err();
+            let expected = "the command of the dump was ended, since a stop was requested";
+            assert_eq!(failure.message, expected);
+        });
+        // The lock is still held, so nothing but the stop ended the program.
+        wait_for(|| !has_sessions(""));
+        assert!(!dump.exists());
+        locking.query("COMMIT").unwrap();
+        assert!(copy.dump(&target, &Interrupt::default()).unwrap());
+        assert!(dump.exists());
     }
 
     #[test]

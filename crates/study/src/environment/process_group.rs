@@ -1,0 +1,71 @@
+//! Commands of the shell in a process group, which ends with them when a stop is requested.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use clock::monotonic_ns;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::interrupt::Interrupt;
+
+/// Interval of checks whether a command has ended.
+const POLL: Duration = Duration::from_millis(50);
+
+/// End of a command.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum CommandEnd {
+    /// It exited, or a signal that this program did not send killed it.
+    Exited(ExitStatus),
+    /// Its time was over, and its process group was ended.
+    TimeLimit,
+    /// A stop was requested, and its process group was ended.
+    Stopped,
+}
+
+/// Runs a command until its end. `clean_up_time`: time that it has after SIGTERM until SIGKILL. A Ctrl-C in a terminal does not
+/// reach the command: this program ends it.
+///
+/// # Errors
+/// If the command cannot be started or waited for.
+pub(super) fn run_group(
+    command: &mut Command,
+    interrupt: &Interrupt,
+    time_limit: Duration,
+    clean_up_time: Duration,
+) -> io::Result<CommandEnd> {
+    let mut child = command.process_group(0).spawn()?;
+    let until_ns = monotonic_ns().saturating_add(nanoseconds(time_limit));
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(CommandEnd::Exited(status));
+        }
+        let end = match (interrupt.is_requested(), monotonic_ns() > until_ns) {
+            (true, _) => CommandEnd::Stopped,
+            (_, true) => CommandEnd::TimeLimit,
+            _ => {
+                std::thread::sleep(POLL);
+                continue;
+            }
+        };
+        end_group(&mut child, clean_up_time);
+        return Ok(end);
+    }
+}
+
+/// Ends the command and the programs of its process group. A server that it started has a group of its own.
+fn end_group(child: &mut Child, clean_up_time: Duration) {
+    let group = Pid::from_child(child);
+    let _ = kill_process_group(group, Signal::TERM);
+    let until_ns = monotonic_ns().saturating_add(nanoseconds(clean_up_time));
+    while matches!(child.try_wait(), Ok(None)) && monotonic_ns() < until_ns {
+        std::thread::sleep(POLL);
+    }
+    let _ = kill_process_group(group, Signal::KILL);
+    let _ = child.wait();
+}
+
+fn nanoseconds(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
+}
