@@ -7,6 +7,7 @@ use serde::Deserialize;
 /// Names of parts, an empty answer of which is evidence only if the part was read.
 pub(super) mod part {
     pub(in super::super) const EXTENDED_STATISTICS: &str = "extended statistics";
+    pub(in super::super) const EXTENDED_STATISTICS_DATA: &str = "data of extended statistics";
     pub(in super::super) const EXTENSIONS: &str = "extensions";
     pub(in super::super) const INDEXES: &str = "indexes";
     pub(in super::super) const OFFERED: &str = "offered extensions";
@@ -15,6 +16,7 @@ pub(super) mod part {
     pub(in super::super) const SUBSCRIPTIONS: &str = "subscriptions";
     pub(in super::super) const SUBSCRIPTION_TABLES: &str = "subscribed tables";
     pub(in super::super) const TABLES: &str = "tables";
+    pub(in super::super) const TABLE_STATISTICS: &str = "planner statistics of tables";
 }
 
 /// Facts of one server.

@@ -10,8 +10,8 @@ use replay::LoginMap;
 use serde::de::DeserializeOwned;
 
 use super::facts::part::{
-    EXTENDED_STATISTICS, EXTENSIONS, INDEXES, OFFERED, ROLE_SETTINGS, SLOTS, SUBSCRIPTION_TABLES,
-    SUBSCRIPTIONS, TABLES,
+    EXTENDED_STATISTICS, EXTENDED_STATISTICS_DATA, EXTENSIONS, INDEXES, OFFERED, ROLE_SETTINGS,
+    SLOTS, SUBSCRIPTION_TABLES, SUBSCRIPTIONS, TABLE_STATISTICS, TABLES,
 };
 use super::facts::{
     DatabaseFacts, Extension, Identity, RefusedObject, Relation, ServerFacts, Setting,
@@ -289,13 +289,9 @@ impl Session<'_> {
         let objects = objects.filter(|one| one.table_has_rows && one.has_data.is_none());
         let objects: Vec<&str> = objects.map(|one| one.name.as_str()).collect();
         for (kind, names, needed) in [
+            (TABLE_STATISTICS, tables, "SELECT on the table"),
             (
-                "planner statistics of tables",
-                tables,
-                "SELECT on the table",
-            ),
-            (
-                "data of extended statistics",
+                EXTENDED_STATISTICS_DATA,
                 objects,
                 "the role of the table's owner",
             ),
@@ -379,11 +375,15 @@ mod tests {
                 user: Some(user.to_owned()),
                 ..target.clone()
             };
-            let reader = Reader::new(&target, true, &interrupt).unwrap();
+            let reader = Reader::new(&target, false, &interrupt).unwrap();
             let mut unchecked = Vec::new();
             let facts = reader.database(("postgres", number), &[], &mut unchecked);
             let facts = facts.unwrap().unwrap();
             let tables = facts.relations.iter().map(|one| one.has_statistics);
+            assert!(
+                !unchecked.iter().any(UncheckedPart::can_block),
+                "{unchecked:?}"
+            );
             let parts: Vec<String> = unchecked.into_iter().map(|one| one.part).collect();
             (
                 tables.collect::<Vec<_>>(),

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::facts::part;
+
 /// Way of a major upgrade.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -214,27 +216,29 @@ pub struct UncheckedPart {
     pub on_new_server: bool,
     /// Database; `None` for the whole server.
     pub database: Option<String>,
-    /// Part.
+    /// Part; after a colon, the objects of it that could not be checked.
     pub part: String,
     /// Message of the server.
     pub reason: String,
 }
 
 /// Parts that no check of severity *blocks* reads, or that a role of a managed service can never read.
-const HARMLESS_PARTS: [&str; 13] = [
+const HARMLESS_PARTS: [&str; 15] = [
     "passwords of roles",
     "settings that only some roles see",
     "lines of pg_hba.conf",
     "collation version",
     "collations",
     "constraints",
-    "extended statistics",
-    "indexes",
+    part::EXTENDED_STATISTICS,
+    part::EXTENDED_STATISTICS_DATA,
+    part::INDEXES,
     "large objects",
     "libraries of functions",
-    "offered extensions",
+    part::OFFERED,
     "privileges",
     "published tables",
+    part::TABLE_STATISTICS,
 ];
 
 /// Databases of managed services that none of their customers can connect to. The service upgrades them.
@@ -251,7 +255,11 @@ impl UncheckedPart {
     pub fn can_block(&self) -> bool {
         let of_service = |name: &String| SERVICE_DATABASES.contains(&name.as_str());
         !self.on_new_server
-            && !HARMLESS_PARTS.contains(&self.part.as_str())
+            && !self
+                .part
+                .split(": ")
+                .next()
+                .is_some_and(|kind| HARMLESS_PARTS.contains(&kind))
             && !self.database.as_ref().is_some_and(of_service)
     }
 }
