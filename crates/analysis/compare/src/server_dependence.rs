@@ -79,6 +79,12 @@ const COMPUTATIONS: [&str; 20] = [
     "upper",
 ];
 
+/// Keywords before an expression in brackets.
+const KEYWORDS: [&str; 13] = [
+    "and", "as", "between", "case", "distinct", "else", "like", "not", "or", "select", "then",
+    "when", "where",
+];
+
 /// Returns how the rows of a statement depend on the server; `None` if no word of it shows that they do.
 pub fn server_dependence(sql: &str) -> Option<ServerDependence> {
     if statement_roles(&[Some(sql)])[0] != StatementRole::Application {
@@ -104,10 +110,11 @@ fn of_words(words: &[Lexeme<'_>]) -> Option<ServerDependence> {
     let mut found: Option<String> = None;
     let mut setting: Option<String> = None;
     for (place, word) in words.iter().enumerate() {
-        let Some(name) = word.name().map(|name| name.to_lowercase()) else {
+        let Some(name) = word.name() else {
             continue;
         };
-        let is_called = words.get(place + 1).is_some_and(|next| next.is_symbol("("));
+        let is_called = words.get(place + 1).is_some_and(|next| next.is_symbol("("))
+            && !KEYWORDS.iter().any(|keyword| word.is(keyword));
         let has_schema = place >= 2 && words[place - 1].is_symbol(".");
         let is_of_other_schema = has_schema && !words[place - 2].is("pg_catalog");
         match is_called {
@@ -125,19 +132,19 @@ fn of_words(words: &[Lexeme<'_>]) -> Option<ServerDependence> {
     }
 }
 
-/// Whether a statement has FROM outside of the arguments of a function.
+/// Whether a statement has FROM outside of the arguments of a function and of `IS DISTINCT FROM`.
 fn reads_from(words: &[Lexeme<'_>]) -> bool {
     let mut in_function = vec![false];
     for (place, word) in words.iter().enumerate() {
         if word.is_symbol("(") {
             let function = place.checked_sub(1).and_then(|place| words[place].name());
-            let function = function.unwrap_or_default().to_lowercase();
-            in_function.push(WITH_FROM.contains(&function.as_str()));
+            in_function.push(function.is_some_and(|name| WITH_FROM.contains(&name.as_str())));
         }
         if word.is_symbol(")") && in_function.len() > 1 {
             in_function.pop();
         }
-        if word.is("from") && in_function.last() == Some(&false) {
+        let is_comparison = place > 0 && words[place - 1].is("distinct");
+        if word.is("from") && !is_comparison && in_function.last() == Some(&false) {
             return true;
         }
     }
@@ -157,6 +164,10 @@ mod tests {
             "select current_setting($1)",
             "select current_setting($1)::int / $2, split_part(version(), $3, $4)",
             "select substring(version() from $1)",
+            "select (version())",
+            "select (current_setting($1))::int",
+            "select version() is distinct from $1",
+            "select case when (version()) like ($1) and not (version() = $2) then ($3) else ($4) end",
             "select oid, typname from pg_type where typname in ($1, $2)",
             "select name, setting from pg_settings",
             "select current_database(), inet_server_port()",
@@ -178,6 +189,7 @@ mod tests {
             ("select * from orders where version() like $1", "version"),
             ("select app.f(version())", "version"),
             ("select f($1), version()", "version"),
+            ("select \"Select\"($1), VERSION()", "version"),
             ("select version(); select ctid from orders", "ctid"),
             ("update orders set n = $1 returning xmin", "xmin"),
         ] {
