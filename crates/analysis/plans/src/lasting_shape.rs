@@ -11,13 +11,13 @@ impl Plan {
     /// Returns a shape that ignores parallel processes and the number and the names of partitions. Of the partitions of a
     /// parent, the method with the greatest cost counts.
     pub fn lasting_shape(&self) -> PlanShape {
-        PlanShape(shape(&self.root, Place::default()))
+        PlanShape(shape(&self.root, PartitionContext::default()))
     }
 }
 
-/// Place of a node.
+/// Position of a node with respect to partitions.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place<'p> {
+struct PartitionContext<'p> {
     /// Whether an Append is above it.
     is_in_append: bool,
     /// Partition whose bitmap it is part of.
@@ -68,7 +68,7 @@ fn is_aside(node: &PlanNode) -> bool {
     matches!(node.relationship.as_str(), "InitPlan" | "SubPlan")
 }
 
-fn shape<'p>(top: &'p PlanNode, mut place: Place<'p>) -> u64 {
+fn shape<'p>(top: &'p PlanNode, mut context: PartitionContext<'p>) -> u64 {
     let SerialNode {
         node,
         conditions,
@@ -80,14 +80,14 @@ fn shape<'p>(top: &'p PlanNode, mut place: Place<'p>) -> u64 {
     let relation = node.relation.as_deref().unwrap_or_default();
     let alias = node.alias.as_deref().unwrap_or_default();
     let index = node.index.as_deref().unwrap_or_default();
-    let parent = partitioned_alias(node).filter(|_| place.is_in_append);
+    let parent = partitioned_alias(node).filter(|_| context.is_in_append);
     if parent.is_some() {
-        place.partition = Some(relation);
+        context.partition = Some(relation);
     } else if !relation.is_empty() {
-        place.partition = None;
+        context.partition = None;
     }
     hash.text(parent.unwrap_or(alias));
-    match place.partition {
+    match context.partition {
         // Indexes of partitions are named after their table, unless the name is cut to 63 bytes or was chosen.
         Some(partition) => hash.text(index.strip_prefix(partition).unwrap_or_default()),
         None => {
@@ -105,7 +105,7 @@ fn shape<'p>(top: &'p PlanNode, mut place: Place<'p>) -> u64 {
     } else {
         hash.number(children.len() as u64);
         for child in children {
-            hash.number(shape(child, place));
+            hash.number(shape(child, context));
         }
     }
     hash.0
@@ -119,11 +119,11 @@ fn add_members(hash: &mut Fnv, children: &[&PlanNode]) {
         let mut parents = Vec::new();
         child.each(&mut |node, _| parents.extend(partitioned_alias(node)));
         parents.sort_unstable();
-        let place = Place {
+        let context = PartitionContext {
             is_in_append: true,
             partition: None,
         };
-        let shape = shape(child, place);
+        let shape = shape(child, context);
         match parents.is_empty() || is_aside(child) {
             true => members.push(shape),
             false => {

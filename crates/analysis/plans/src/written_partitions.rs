@@ -18,17 +18,14 @@ pub(super) fn unify(node: &mut PlanNode) {
         append_members(node);
     }
     for child in &mut node.children {
-        if child.kind == "Result" && child.conditions.is_empty() && child.children.len() == 1 {
+        let is_above_append = matches!(&child.children[..], [below] if below.is_append());
+        if child.kind == "Result" && child.conditions.is_empty() && is_above_append {
             let below = child.children.remove(0);
-            if below.is_append() {
-                let relationship = std::mem::take(&mut child.relationship);
-                *child = PlanNode {
-                    relationship,
-                    ..below
-                };
-            } else {
-                child.children.push(below);
-            }
+            let relationship = std::mem::take(&mut child.relationship);
+            *child = PlanNode {
+                relationship,
+                ..below
+            };
         }
     }
 }

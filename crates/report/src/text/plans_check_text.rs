@@ -262,16 +262,13 @@ fn perturbed_text(pair: &PlanPair) -> Option<String> {
     let found = pair
         .perturbed
         .filter(|_| pair.verdict() == PlanVerdict::Changed)?;
-    let changed = format!(
-        "it changes in {} of {} perturbed copies of the statistics",
+    Some(format!(
+        "it changes in {} of {} perturbed copies of the statistics (cost × {} to {})",
         count(found.changed),
-        count(found.copies)
-    );
-    let range = found.cost_ratio_min.zip(found.cost_ratio_max);
-    Some(match range {
-        Some((min, max)) => format!("{changed} (cost × {} to {})", ratio(min), ratio(max)),
-        None => changed,
-    })
+        count(found.copies),
+        ratio(found.cost_ratio_min),
+        ratio(found.cost_ratio_max)
+    ))
 }
 
 /// Returns the risks of a statement in words, once each.

@@ -131,8 +131,8 @@ pub fn changed() -> CheckedStatement {
         other_before: 0,
         other_after: 1,
         lost_nested_loops: 0,
-        cost_ratio_min: Some(1.2),
-        cost_ratio_max: Some(700.0),
+        cost_ratio_min: 1.2,
+        cost_ratio_max: 700.0,
     };
     let mut pair = pair(
         planned(INDEX_SCAN),

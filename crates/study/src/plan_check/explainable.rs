@@ -32,10 +32,11 @@ impl Explainable {
             Explainable::Statement
         } else if word(0, "copy") && words.get(1).is_some_and(|one| one.is_symbol("(")) {
             Explainable::QueryOfCopy
-        } else if word(0, "create") && is_create_as(words) {
-            Explainable::Statement
-        } else if word(0, "execute") {
+        } else if word(0, "execute") || query_of_create(words).is_some_and(|one| one.is("execute"))
+        {
             Explainable::Hidden("it executes the query of a PREPARE, which is another statement")
+        } else if query_of_create(words).is_some() {
+            Explainable::Statement
         } else if word(0, "call") || word(0, "do") {
             Explainable::Hidden("the workload does not have the statements that its body executes")
         } else if word(0, "refresh") {
@@ -54,8 +55,11 @@ impl Explainable {
     }
 }
 
-/// Whether it creates a table or a materialized view from a query that is in the text.
-fn is_create_as(words: &[Lexeme<'_>]) -> bool {
+/// Returns the first word of the query from which a statement creates a table or a materialized view.
+fn query_of_create<'w, 'a>(words: &'w [Lexeme<'a>]) -> Option<&'w Lexeme<'a>> {
+    if !words.first()?.is("create") {
+        return None;
+    }
     let mut brackets = 0_u32;
     let mut is_table = false;
     for (place, word) in words.iter().enumerate() {
@@ -64,15 +68,13 @@ fn is_create_as(words: &[Lexeme<'_>]) -> bool {
             Lexeme::Symbol(")") => brackets = brackets.saturating_sub(1),
             _ if brackets > 0 => {}
             // Anything else that is created has its kind before these words.
-            word if word.is("function") || word.is("procedure") || word.is("rule") => return false,
+            word if word.is("function") || word.is("procedure") || word.is("rule") => return None,
             word if word.is("table") || word.is("materialized") => is_table = true,
-            word if word.is("as") && is_table => {
-                return !words.get(place + 1).is_some_and(|one| one.is("execute"));
-            }
+            word if word.is("as") && is_table => return words.get(place + 1),
             _ => {}
         }
     }
-    false
+    None
 }
 
 /// Returns the query in the brackets of `COPY (query) TO …`.
@@ -134,12 +136,17 @@ mod tests {
                 "CREATE FUNCTION f() RETURNS TABLE (a int) AS 'SELECT 1' LANGUAGE sql",
                 Explainable::None,
             ),
-            ("CREATE TABLE t AS EXECUTE p", Explainable::None),
             ("BEGIN", Explainable::None),
         ] {
             assert_eq!(way(text), expected, "{text}");
         }
-        for text in ["EXECUTE p(1)", "CALL p()", "REFRESH MATERIALIZED VIEW v"] {
+        for text in [
+            "EXECUTE p(1)",
+            "CREATE TABLE t AS EXECUTE p",
+            "create temp table t (a) as execute p(1)",
+            "CALL p()",
+            "REFRESH MATERIALIZED VIEW v",
+        ] {
             assert!(matches!(way(text), Explainable::Hidden(_)), "{text}");
         }
     }

@@ -204,13 +204,14 @@ fn assemble(
         .map(|condition| condition.check(&statements, &unchecked))
         .collect();
     let coverage = Coverage::of(&statements, &unchecked, chosen.without_plan);
-    let has = |one: &NotRestored| {
+    let is_restored_after = |one: &NotRestored| {
         after
             .left_out
             .iter()
             .all(|other| other.subject != one.subject)
     };
-    doubts.missing_before = before.left_out.iter().filter(|one| has(one)).count();
+    let missing = before.left_out.iter();
+    doubts.missing_before = missing.filter(|one| is_restored_after(one)).count();
     PlanCheck {
         workload: workload.path().display().to_string(),
         planner: PlannerSource::of(request.planner, export),

@@ -17,8 +17,8 @@ pub(super) fn compare_copies(
         other_before: 0,
         other_after: 0,
         lost_nested_loops: 0,
-        cost_ratio_min: Some(ratio(before, after)),
-        cost_ratio_max: Some(ratio(before, after)),
+        cost_ratio_min: ratio(before, after),
+        cost_ratio_max: ratio(before, after),
     };
     let planned = copies.iter().filter_map(|(one, other)| {
         one.and_then(PlanSide::plan)
@@ -32,11 +32,8 @@ pub(super) fn compare_copies(
         found.lost_nested_loops +=
             u64::from(has_new_loop && nested_loops(other) < nested_loops(after));
         let ratio = ratio(one, other);
-        let extreme = |known: Option<f64>, choose: fn(f64, f64) -> f64| {
-            known.map(|known| choose(known, ratio))
-        };
-        found.cost_ratio_min = extreme(found.cost_ratio_min, f64::min);
-        found.cost_ratio_max = extreme(found.cost_ratio_max, f64::max);
+        found.cost_ratio_min = found.cost_ratio_min.min(ratio);
+        found.cost_ratio_max = found.cost_ratio_max.max(ratio);
     }
     (found.copies > 0).then_some(found)
 }
@@ -86,8 +83,8 @@ mod tests {
             other_before: 0,
             other_after: 1,
             lost_nested_loops: 1,
-            cost_ratio_min: Some(0.5),
-            cost_ratio_max: Some(4.0),
+            cost_ratio_min: 0.5,
+            cost_ratio_max: 4.0,
         };
         assert_eq!(found, expected);
         // A nested loop that was there before is not new.

@@ -68,6 +68,10 @@ impl PlanGaps {
 
     /// Adds a table without one of its partitions, with the tables and views that read it, and its other partitions.
     fn add_parent(&mut self, export: &PlannerExport, parent: String, reason: &str) {
+        // Another of its partitions is missing, too.
+        if self.in_texts.contains_key(&parent) {
+            return;
+        }
         let of_kind = |kind: &'static str| {
             let objects = export.objects.iter();
             objects.filter(move |object| object.kind == kind)

@@ -176,9 +176,9 @@ pub struct PerturbedPlans {
     /// plan has more of them than the plan before.
     pub lost_nested_loops: u64,
     /// Smallest ratio of the costs over the copies and the exported statistics.
-    pub cost_ratio_min: Option<f64>,
+    pub cost_ratio_min: f64,
     /// Largest such ratio.
-    pub cost_ratio_max: Option<f64>,
+    pub cost_ratio_max: f64,
 }
 
 /// Values for which a statement was planned.

@@ -205,6 +205,22 @@ fn statement_that_reads_a_relation_without_an_index_partition_or_statistics_is_n
 }
 
 #[test]
+fn table_without_several_partitions_is_reported_with_the_first() {
+    let (export, _) = export_with_gaps();
+    let missing = ["partition app.day_1", "partition app.far"].map(|subject| NotRestored {
+        subject: subject.to_owned(),
+        reason: "it is refused".to_owned(),
+    });
+    let mut gaps = PlanGaps::default();
+    gaps.add(&export, &missing, &[]);
+    for text in ["select 1 from days", "select 1 from \"Recent\""] {
+        let found = Doubts::default().unchecked_reason(&scanning(text, "", ""), &gaps);
+        let expected = "the private server lacks the partition app.day_1";
+        assert_eq!(found.as_deref(), Some(expected), "{text}");
+    }
+}
+
+#[test]
 fn statement_that_reads_a_table_that_the_change_creates_is_not_checked() {
     let mut gaps = PlanGaps::default();
     let created = planner_copy::CreatedTable {
