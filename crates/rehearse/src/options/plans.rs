@@ -64,7 +64,7 @@ pub struct PlansCheck {
     #[arg(long, value_name = "COPIES", default_value_t = 4, value_parser = clap::value_parser!(u32).range(..=100))]
     pub perturb: u32,
     /// Exit with 1 if this holds for any statement: changed, stable-change, error, sequential-scan, lost-index,
-    /// lost-pruning, nested-loop, jit, unchecked, 'cost > 2x'. Exit with 4 if this cannot be decided. Repeatable.
+    /// lost-pruning, nested-loop, jit, unchecked, 'unchecked > 20%', 'cost > 2x'. Exit with 4 if this cannot be decided. Repeatable.
     #[arg(long, value_name = "CONDITION")]
     pub fail_on: Vec<PlanCondition>,
     /// Print JSON, as `rehearse schema plans-check` describes it.

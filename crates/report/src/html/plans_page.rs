@@ -12,7 +12,7 @@ use crate::text::plans_check_text::{
     ChangeOfPlan, UNSTABLE_TITLE, conditions, coverage, heading, limitation_texts, plan_changes,
     share_text, statement_risks, unstable_statements,
 };
-use crate::text::units::{count, counted};
+use crate::text::units::count;
 
 /// Width of a text.
 const COLUMNS: usize = 2_000;
@@ -31,7 +31,7 @@ impl Statement {
     fn of(one: &CheckedStatement, coverage: &Coverage) -> Self {
         Statement {
             sql: one_line(&one.sql, COLUMNS),
-            share: share_text(one, coverage),
+            share: share_text((one.executions, one.captured_us), coverage),
             risks: statement_risks(one),
             changes: plan_changes(one).iter().map(Change::of).collect(),
         }
@@ -107,10 +107,14 @@ pub fn render_html(check: &PlanCheck) -> String {
         unstable_title: UNSTABLE_TITLE,
         unchecked: (check.unchecked.iter())
             .map(|one| {
-                let executions = counted(one.executions, "execution");
+                let amount = (one.executions, one.captured_us);
                 (
                     one_line(&one.sql, COLUMNS),
-                    format!("{executions}: {}", one_line(&one.reason, COLUMNS)),
+                    format!(
+                        "{}: {}",
+                        share_text(amount, &check.coverage),
+                        one_line(&one.reason, COLUMNS)
+                    ),
                 )
             })
             .collect(),

@@ -154,7 +154,7 @@ pub(crate) fn coverage(coverage: &Coverage) -> String {
         },
         percent(coverage.executions as f64, all as f64),
     );
-    let time = coverage.captured_us + coverage.unchecked_captured_us;
+    let time = coverage.all_captured_us();
     if time > 0 {
         let share = percent(coverage.captured_us as f64, time as f64);
         text.push_str(&format!(" and {share} of the captured time"));
@@ -169,17 +169,17 @@ pub(crate) fn coverage(coverage: &Coverage) -> String {
     text
 }
 
-/// Returns the number of executions of a statement, and their share of the captured time.
-pub(crate) fn share_text(statement: &CheckedStatement, coverage: &Coverage) -> String {
-    let share = match coverage.captured_us {
+/// Returns the number of executions of a statement, and their share of the captured time of all statements, checked or not.
+pub(crate) fn share_text((executions, captured_us): (u64, u64), coverage: &Coverage) -> String {
+    let share = match coverage.all_captured_us() {
         0 => String::new(),
         all => format!(
             ", {} ({} of the captured time)",
-            duration(statement.captured_us as f64),
-            percent(statement.captured_us as f64, all as f64)
+            duration(captured_us as f64),
+            percent(captured_us as f64, all as f64)
         ),
     };
-    format!("{}{share}", counted(statement.executions, "execution"))
+    format!("{}{share}", counted(executions, "execution"))
 }
 
 fn changed_statement(
@@ -193,7 +193,8 @@ fn changed_statement(
         "{number}. {}",
         one_line(&statement.sql, width.saturating_sub(4))
     )];
-    let share = format!("   {}", share_text(statement, coverage));
+    let amount = (statement.executions, statement.captured_us);
+    let share = format!("   {}", share_text(amount, coverage));
     lines.push(style.paint(Tone::Aside, &share));
     for change in plan_changes(statement) {
         let text = format!("{}: {}", change.values, change.text);
@@ -351,8 +352,8 @@ fn unchecked(check: &PlanCheck, width: usize) -> Vec<String> {
         format!(
             "{} ({}): {}",
             one_line(&one.sql, 60),
-            counted(one.executions, "execution"),
-            one_line(&one.reason, 200)
+            share_text((one.executions, one.captured_us), &check.coverage),
+            one_line(&one.reason, 800)
         )
     });
     list("Not checked:", lines, width)
@@ -396,4 +397,27 @@ fn list(title: &str, texts: impl ExactSizeIterator<Item = String>, width: usize)
         ));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn share_of_a_statement_is_of_all_captured_time_checked_or_not() {
+        let coverage = |captured_us, unchecked_captured_us| Coverage {
+            statements: 1,
+            plans: 1,
+            executions: 7,
+            captured_us,
+            unchecked_statements: 1,
+            unchecked_executions: 3,
+            unchecked_captured_us,
+            without_plan: 0,
+        };
+        let expected = "7 executions, 2.00 s (20.0 % of the captured time)";
+        for checked in [coverage(10_000_000, 0), coverage(2_000_000, 8_000_000)] {
+            assert_eq!(share_text((7, 2_000_000), &checked), expected);
+        }
+    }
 }

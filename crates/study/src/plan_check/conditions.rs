@@ -1,6 +1,8 @@
 //! Conditions of `--fail-on` on checked plans.
 
-use super::result::{CheckedStatement, ConditionHolds, PlanPair, PlanVerdict, UncheckedStatement};
+use super::result::{
+    CheckedStatement, ConditionHolds, Coverage, PlanPair, PlanVerdict, UncheckedStatement,
+};
 use plans::PlanRisk;
 
 /// Condition on a statement's plans.
@@ -24,6 +26,9 @@ pub enum PlanCondition {
     Jit,
     /// The statement could not be checked.
     Unchecked,
+    /// The statements that could not be checked have more than this share of the captured time, in percent. Without captured
+    /// times, of the executions.
+    UncheckedAbove(f64),
     /// The estimated cost grows by more than this factor.
     CostAbove(f64),
 }
@@ -48,23 +53,21 @@ impl std::str::FromStr for PlanCondition {
         if let Some((_, condition)) = NAMED.iter().find(|(name, _)| *name == text.trim()) {
             return Ok(*condition);
         }
-        let factor = text.trim().strip_prefix("cost").and_then(|rest| {
+        let number = |name: &str, unit: char| {
+            let rest = text.trim().strip_prefix(name)?;
             let number = rest.trim().strip_prefix('>')?.trim();
-            number
-                .strip_suffix('x')
-                .unwrap_or(number)
-                .trim()
-                .parse::<f64>()
-                .ok()
-        });
-        match factor {
-            Some(factor) if factor.is_finite() && factor > 0.0 => {
-                Ok(PlanCondition::CostAbove(factor))
+            let number = number.strip_suffix(unit).unwrap_or(number).trim();
+            number.parse::<f64>().ok().filter(|one| one.is_finite())
+        };
+        match (number("cost", 'x'), number("unchecked", '%')) {
+            (Some(factor), _) if factor > 0.0 => Ok(PlanCondition::CostAbove(factor)),
+            (_, Some(percent)) if (0.0..100.0).contains(&percent) => {
+                Ok(PlanCondition::UncheckedAbove(percent))
             }
             _ => {
                 let names: Vec<&str> = NAMED.iter().map(|(name, _)| *name).collect();
                 Err(format!(
-                    "'{text}' is no condition on plans; give {}, or 'cost > 2x'",
+                    "'{text}' is no condition on plans; give {}, 'unchecked > 20%', or 'cost > 2x'",
                     names.join(", ")
                 ))
             }
@@ -78,6 +81,7 @@ impl std::fmt::Display for PlanCondition {
             Some((name, _)) => f.write_str(name),
             None => match self {
                 PlanCondition::CostAbove(factor) => write!(f, "cost > {factor}x"),
+                PlanCondition::UncheckedAbove(percent) => write!(f, "unchecked > {percent}%"),
                 _ => Ok(()),
             },
         }
@@ -100,9 +104,14 @@ impl PlanCondition {
         unchecked: &[UncheckedStatement],
     ) -> ConditionHolds {
         let holding = statements.iter().filter(|one| self.holds(one));
-        let unchecked = unchecked
-            .iter()
-            .filter(|_| *self == PlanCondition::Unchecked);
+        let is_unchecked = match self {
+            PlanCondition::Unchecked => true,
+            PlanCondition::UncheckedAbove(percent) => {
+                unchecked_percent(&Coverage::of(statements, unchecked, 0)) > *percent
+            }
+            _ => false,
+        };
+        let unchecked = unchecked.iter().filter(|_| is_unchecked);
         let statements: Vec<String> = holding
             .map(|one| &one.fingerprint)
             .chain(unchecked.map(|one| &one.fingerprint))
@@ -131,12 +140,26 @@ impl PlanCondition {
                 risk(&|risk| matches!(risk, PlanRisk::LostPruning { .. }))
             }
             PlanCondition::Jit => risk(&|risk| *risk == PlanRisk::Jit),
-            PlanCondition::Unchecked => false,
+            PlanCondition::Unchecked | PlanCondition::UncheckedAbove(_) => false,
             PlanCondition::CostAbove(factor) => {
                 any(&|pair| pair.cost_ratio.is_some_and(|ratio| ratio > *factor))
             }
         }
     }
+}
+
+/// Returns the share of the captured time that was not checked, in percent. Without captured times, that of the executions.
+fn unchecked_percent(coverage: &Coverage) -> f64 {
+    let (unchecked, all) = match coverage.all_captured_us() {
+        0 => (
+            coverage.unchecked_executions,
+            coverage.executions + coverage.unchecked_executions,
+        ),
+        all => (coverage.unchecked_captured_us, all),
+    };
+    #[expect(clippy::cast_precision_loss, reason = "a share in percent")]
+    let percent = unchecked as f64 * 100.0 / all.max(1) as f64;
+    percent
 }
 
 #[cfg(test)]
@@ -151,11 +174,21 @@ mod tests {
             "unchecked",
             "cost > 2x",
             "cost > 1.5x",
+            "unchecked > 20%",
+            "unchecked > 0%",
         ] {
             assert_eq!(text.parse::<PlanCondition>().unwrap().to_string(), text);
         }
         assert_eq!("cost>3".parse(), Ok(PlanCondition::CostAbove(3.0)));
-        for text in ["", "cost", "cost > 0x", "cost < 2x", "p99 > 2x"] {
+        for text in [
+            "",
+            "cost",
+            "cost > 0x",
+            "cost < 2x",
+            "p99 > 2x",
+            "unchecked > 100%",
+            "unchecked > -1%",
+        ] {
             assert!(text.parse::<PlanCondition>().is_err(), "{text}");
         }
     }

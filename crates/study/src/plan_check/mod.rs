@@ -4,6 +4,7 @@ mod conditions;
 mod doubts;
 mod examples;
 mod explainable;
+mod masked_values;
 mod overridden_settings;
 mod perturbed;
 mod plan_gaps;
@@ -165,6 +166,7 @@ fn assemble(
     let mut statements = Vec::new();
     let mut unchecked = chosen.unchecked;
     let mut doubts = Doubts::default();
+    let is_masked = !workload.info().masked.is_empty();
     let outcomes = before.outcomes.into_iter().zip(after.outcomes);
     let copies = || before.perturbed.iter().zip(&after.perturbed);
     for (at, (statement, (befores, afters))) in
@@ -186,13 +188,19 @@ fn assemble(
             .collect();
         let checked = CheckedStatement::new(&statement, pairs);
         match doubts.unchecked_reason(&checked, &gaps) {
-            Some(reason) => unchecked.push(UncheckedStatement {
-                fingerprint: checked.fingerprint,
-                sql: checked.sql,
-                executions: checked.executions,
-                captured_us: checked.captured_us,
-                reason,
-            }),
+            Some(reason) => {
+                let cause = is_masked.then(|| masked_values::cause(&checked, export));
+                unchecked.push(UncheckedStatement {
+                    fingerprint: checked.fingerprint,
+                    sql: checked.sql,
+                    executions: checked.executions,
+                    captured_us: checked.captured_us,
+                    reason: match cause.flatten() {
+                        Some(cause) => format!("{reason}: {cause}"),
+                        None => reason,
+                    },
+                });
+            }
             None => statements.push(checked),
         }
     }

@@ -286,6 +286,11 @@ impl Coverage {
             without_plan,
         }
     }
+
+    /// Returns the captured time of all statements that have a plan, checked or not, in microseconds.
+    pub fn all_captured_us(&self) -> u64 {
+        self.captured_us + self.unchecked_captured_us
+    }
 }
 
 impl CheckedStatement {

@@ -248,18 +248,63 @@ fn cost_that_grows_from_zero_has_a_factor_and_equal_costs_of_zero_have_one() {
     assert!(holds);
 }
 
-#[test]
-fn condition_unchecked_holds_for_statements_that_are_not_checked() {
-    let unchecked = UncheckedStatement {
+fn unchecked(executions: u64, captured_us: u64) -> UncheckedStatement {
+    UncheckedStatement {
         fingerprint: "1".to_owned(),
         sql: String::new(),
-        executions: 1,
-        captured_us: 1,
+        executions,
+        captured_us,
         reason: String::new(),
-    };
+    }
+}
+
+#[test]
+fn condition_unchecked_holds_for_statements_that_are_not_checked() {
     let found = |unchecked: &[UncheckedStatement]| PlanCondition::Unchecked.check(&[], unchecked);
-    assert_eq!(found(&[unchecked]).statements, ["1"]);
+    assert_eq!(found(&[unchecked(1, 1)]).statements, ["1"]);
     assert!(!found(&[]).holds);
+}
+
+#[test]
+fn condition_on_the_unchecked_share_counts_captured_time_and_without_times_executions() {
+    let one = |executions, captured_us| CheckedStatement {
+        executions,
+        captured_us,
+        ..checked(vec![(planned(1.0), planned(1.0))])
+    };
+    let found = |checked: CheckedStatement, unchecked: UncheckedStatement| {
+        let condition = PlanCondition::UncheckedAbove(20.0);
+        condition.check(&[checked], &[unchecked]).statements.len()
+    };
+    assert_eq!(found(one(1, 79), unchecked(1, 21)), 1);
+    assert_eq!(found(one(1, 80), unchecked(99, 20)), 0);
+    assert_eq!(found(one(79, 0), unchecked(21, 0)), 1);
+    assert_eq!(found(one(80, 0), unchecked(20, 0)), 0);
+}
+
+#[test]
+fn masked_value_that_is_no_label_has_its_cause_the_labels_and_the_option() {
+    let refused = || PlanSide::Refused {
+        sqlstate: workload::Sqlstate(*b"22P02"),
+        message: "invalid input value for enum sales.status: \"…\"".to_owned(),
+    };
+    let statement = checked(vec![(refused(), refused())]);
+    let mut export = PlannerExport::default();
+    let without = masked_values::cause(&statement, &export).unwrap();
+    assert!(
+        without.contains("of the enumeration sales.status; mask"),
+        "{without}"
+    );
+    export.objects = vec![planner_copy::SchemaObject {
+        kind: "type".to_owned(),
+        name: "sales.status".to_owned(),
+        sql: "CREATE TYPE sales.status AS ENUM ('new', 'paid')".to_owned(),
+    }];
+    let cause = masked_values::cause(&statement, &export).unwrap();
+    assert!(cause.contains("(labels: 'new', 'paid'); mask"), "{cause}");
+    assert!(cause.contains("--mask-keep"), "{cause}");
+    let planned = checked(vec![(planned(1.0), planned(1.0))]);
+    assert_eq!(masked_values::cause(&planned, &export), None);
 }
 
 #[test]
