@@ -10,7 +10,7 @@ use crate::text::line::one_line;
 use crate::text::proof_text::statement_text;
 use crate::text::upgrade_inspect_text::{subject, unchecked_text};
 use crate::text::upgrade_regression_text::{
-    execute_title, facts, is_unlisted, proof_text, sign_text,
+    execute_title, facts, is_unlisted, may_execute, proof_text, sign_text,
 };
 use crate::text::upgrade_text::{
     changed_plans, coverage_text, differing_tables, error_text, evidence_text, first_change,
@@ -138,7 +138,7 @@ pub fn render_html(report: &UpgradeReport) -> String {
             .map(|text| one_line(text, COLUMNS))
             .collect(),
         execute_title: execute_title(report),
-        may_execute: report.decision != UpgradeDecision::NoGo,
+        may_execute: may_execute(report),
         slower: (report.slower.iter())
             .filter(|one| is_unlisted(report, one.fingerprint))
             .map(|one| (statement_text(one), plan_change(report, one.fingerprint)))

@@ -59,6 +59,9 @@ pub(crate) fn lines(report: &UpgradeReport, width: usize) -> Vec<String> {
 /// Returns the title of the statements that were executed before the replays with all remedies.
 pub(crate) fn execute_title(report: &UpgradeReport) -> &'static str {
     match report.decision {
+        _ if !is_replayed(report) => {
+            "Found, and not proved in replays: rehearse again before you execute this list"
+        }
         UpgradeDecision::Go | UpgradeDecision::GoWithRemedies => "Execute on the new server",
         UpgradeDecision::NoGo => {
             "Tried with all remedies, which do not suffice: do not execute this list as it is"
@@ -67,6 +70,19 @@ pub(crate) fn execute_title(report: &UpgradeReport) -> &'static str {
             "Tried with all remedies, and not decided: rehearse again before you execute this list"
         }
     }
+}
+
+/// Whether replays with the statements allow to execute them.
+pub(crate) fn may_execute(report: &UpgradeReport) -> bool {
+    is_replayed(report) && report.decision != UpgradeDecision::NoGo
+}
+
+/// Whether a round of replays with all remedies was completed.
+fn is_replayed(report: &UpgradeReport) -> bool {
+    report
+        .remedied
+        .as_ref()
+        .is_some_and(|proof| proof.blocks > 0)
 }
 
 /// Returns the sign of a regression in words.
@@ -172,7 +188,12 @@ pub(crate) fn proof_text(proof: &RemedyProof) -> String {
             with_interval(effect),
             counted(u64::from(proof.blocks), "round")
         ),
-        None => "no round of runs was completed".to_owned(),
+        None => {
+            return format!(
+                "With all remedies: no round of runs was completed. Replays: {}.",
+                one_line(&proof.proof, 200)
+            );
+        }
     };
     let errors = proof.errors.iter().filter(|one| one.regression);
     format!(

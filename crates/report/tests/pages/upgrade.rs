@@ -233,6 +233,31 @@ fn upgrade_page_of_each_decision_has_its_colour_and_what_to_execute() {
 }
 
 #[test]
+fn list_of_an_upgrade_without_replays_is_not_to_be_executed() {
+    for decision in [
+        UpgradeDecision::Go,
+        UpgradeDecision::NoGo,
+        UpgradeDecision::Undecided,
+    ] {
+        let mut report = report(decision);
+        let unproved = RemedyProof {
+            blocks: 0,
+            effect: None,
+            slower: Vec::new(),
+            ..proof()
+        };
+        report.remedied = Some(unproved);
+        let title = "Found, and not proved in replays: rehearse again before you execute this list";
+        let text = text_of(&report);
+        assert!(text.contains(title), "{decision:?}: {text}");
+        assert!(!text.contains("0 statements slower"), "{text}");
+        let page = upgrade_page::render_html(&report);
+        assert!(page.find("id=\"execute\"") > page.find("id=\"worse\""));
+        assert!(page.contains(title));
+    }
+}
+
+#[test]
 fn upgrade_report_on_one_major_version_is_no_go_to_another() {
     let mut same = report(UpgradeDecision::Go);
     (same.from_version, same.to_version) = ("18.6".to_owned(), "18.7".to_owned());

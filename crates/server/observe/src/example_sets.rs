@@ -22,6 +22,8 @@ pub struct StatementExamples {
     pub captured_us: u64,
     /// Up to three of them with different values.
     pub examples: Vec<Example>,
+    /// Others of a random sample, with values of their own. At most 14.
+    pub others: Vec<Example>,
 }
 
 /// Returns up to three executions of each statement with different values: the one with the least captured
@@ -48,14 +50,7 @@ pub fn example_sets(
     }
     let all = samples.into_iter();
     Ok(all
-        .map(|(fingerprint, sample)| {
-            let found = StatementExamples {
-                executions: sample.executions,
-                captured_us: sample.captured_us,
-                examples: sample.finish(),
-            };
-            (fingerprint, found)
-        })
+        .map(|(fingerprint, sample)| (fingerprint, sample.finish()))
         .collect())
 }
 
@@ -107,20 +102,29 @@ impl ExampleSample {
         }
     }
 
-    fn finish(mut self) -> Vec<Example> {
+    fn finish(mut self) -> StatementExamples {
         self.sampled.sort_by_key(|one| one.captured_us);
         let median =
             (!self.sampled.is_empty()).then(|| self.sampled.swap_remove(self.sampled.len() / 2));
-        let mut chosen: Vec<Example> = Vec::new();
-        for example in [self.least, median, self.most].into_iter().flatten() {
-            let is_known = chosen
-                .iter()
-                .any(|one| one.sql == example.sql && one.parameters == example.parameters);
-            if !is_known {
-                chosen.push(example);
+        let mut all: Vec<Example> = Vec::new();
+        let mut add = |examples: &mut dyn Iterator<Item = Example>| {
+            for example in examples {
+                let mut known = all.iter();
+                if !known.any(|one| one.sql == example.sql && one.parameters == example.parameters)
+                {
+                    all.push(example);
+                }
             }
+            all.len()
+        };
+        let chosen = add(&mut [self.least, median, self.most].into_iter().flatten());
+        add(&mut self.sampled.into_iter());
+        StatementExamples {
+            executions: self.executions,
+            captured_us: self.captured_us,
+            others: all.split_off(chosen),
+            examples: all,
         }
-        chosen
     }
 }
 
@@ -152,6 +156,7 @@ mod tests {
         }
         let times: Vec<u64> = sample
             .finish()
+            .examples
             .iter()
             .map(|one| one.captured_us.unwrap())
             .collect();
@@ -165,12 +170,15 @@ mod tests {
         for number in [1, 1, 1] {
             sample.add(example(number, Some(number)));
         }
-        assert_eq!(sample.finish().len(), 1);
+        let found = sample.finish();
+        assert_eq!((found.examples.len(), found.others.len()), (1, 0));
         let mut sample = ExampleSample::default();
         for number in 0..9 {
             sample.add(example(number, None));
         }
-        let kept: Vec<u64> = sample.finish().iter().map(|one| one.sequence).collect();
+        let found = sample.finish();
+        let kept: Vec<u64> = found.examples.iter().map(|one| one.sequence).collect();
         assert_eq!((kept[0], kept[2]), (0, 8));
+        assert_eq!(found.others.len(), 6);
     }
 }

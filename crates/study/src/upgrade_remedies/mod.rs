@@ -15,7 +15,9 @@
 mod answers;
 mod candidates;
 mod coverage;
+mod expected_plans;
 mod missing_objects;
+mod other_values;
 mod plan_advice;
 mod planning_state;
 mod result;
@@ -187,6 +189,8 @@ pub(crate) fn search_remedies(
 struct CapturedStatement {
     text: StatementText,
     sets: Vec<Example>,
+    /// Further executions, for statements whose plan depends on the values.
+    others: Vec<Example>,
     captured_us: u64,
     /// Sign that the replays showed.
     sign: Option<RegressionSign>,
@@ -212,12 +216,14 @@ fn captured_statements(
             |one: &Example| one.database.is_empty() || *one.database == *request.captured;
         let has_examples = !found.examples.is_empty();
         let sets: Vec<Example> = found.examples.into_iter().filter(is_captured).collect();
+        let others = found.others.into_iter().filter(is_captured).collect();
         // A statement of another database is not rehearsed.
         (!has_examples || !sets.is_empty()).then(|| CapturedStatement {
             sign: request.slower.get(&text.fingerprint).copied(),
             captured_us: found.captured_us,
             text,
             sets,
+            others,
         })
     });
     let mut captured: Vec<CapturedStatement> = captured.collect();

@@ -234,8 +234,9 @@ mod tests {
         assert!(note.contains("the time of the search was over"), "{note}");
         // A search with more time continues with it.
         let found = [found];
-        assert_eq!(examination_of(&found, true), Examination::NoTime);
-        assert_eq!(examination_of(&found, false), Examination::Examined);
+        assert_eq!(examination_of(&found, false, true), Examination::NoTime);
+        assert_eq!(examination_of(&found, false, false), Examination::Examined);
+        assert_eq!(examination_of(&[], true, true), Examination::NoTime);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use clock::SystemClock;
 use connect::login::Dialer;
 use observe::Example;
+use plans::Plan;
 use replay::{LoginMap, Target};
 use sql::{Fingerprint, StatementClass};
 use workload::StatementText;
@@ -13,17 +14,12 @@ use super::answers::compare_answers;
 use super::candidates::{Candidate, SlowStatement, candidates};
 use super::coverage::{Examination, SearchedStatement};
 use super::planning_state::{PlanningState, read_settings};
-use super::result::{
-    RegressionRemedy, RegressionSign, RemedyKind, RemedyStatus, TrialWork, UpgradeRegression,
-};
+use super::result::{RegressionRemedy, RegressionSign, RemedyStatus, TrialWork, UpgradeRegression};
 use super::trial::{
     Baseline, Effect, MeasuredSets, effect, is_risk_only, is_worse, may_be_worse, measure,
     try_candidate,
 };
-use super::{
-    CapturedStatement, ExpectedPlan, ExpectedPlans, RemedySearch, RemedySearchResult, TrialAccess,
-    summary,
-};
+use super::{CapturedStatement, RemedySearch, RemedySearchResult, TrialAccess};
 use crate::cause_experiments::{
     PlanTables, PlanningMode, TrialConnection, TrialPlace, TrialSession, is_executable,
 };
@@ -38,7 +34,7 @@ const READ_ONLY_NOTE: &str = "nothing restores the data of the servers, so the s
 /// Connection to one server.
 pub(super) struct Side<'a> {
     pub(super) connection: TrialConnection<'a>,
-    place: TrialPlace<'a>,
+    pub(super) place: TrialPlace<'a>,
 }
 
 impl<'a> Side<'a> {
@@ -80,6 +76,8 @@ pub(super) struct StatementSearch<'a> {
     known: HashSet<String>,
     /// Number of queries whose answers were not compared.
     uncompared: u64,
+    /// Whether the time ended before the statement was examined completely.
+    has_lacked_time: bool,
 }
 
 impl<'a> StatementSearch<'a> {
@@ -112,6 +110,7 @@ impl<'a> StatementSearch<'a> {
             },
             known: fingerprints,
             uncompared: 0,
+            has_lacked_time: false,
         };
         let remedies = search.result.regressions.iter();
         let remedies: Vec<_> = remedies.filter_map(|one| one.remedy.clone()).collect();
@@ -128,6 +127,7 @@ impl<'a> StatementSearch<'a> {
             return;
         }
         let is_over = self.request.interrupt.is_requested() || self.new.connection.is_time_over();
+        self.has_lacked_time = false;
         let compared = match is_over {
             true => Err(Examination::NoTime),
             false => self.enter_and_compare(statement),
@@ -138,7 +138,8 @@ impl<'a> StatementSearch<'a> {
         };
         let (found, examination) = match compared {
             Ok(found) => {
-                let examination = examination_of(&found, self.new.connection.is_time_over());
+                let is_time_over = self.new.connection.is_time_over();
+                let examination = examination_of(&found, self.has_lacked_time, is_time_over);
                 (found, examination)
             }
             Err(Examination::Refused(reason)) => {
@@ -173,7 +174,17 @@ impl<'a> StatementSearch<'a> {
             return Err(Examination::Refused(reason.to_owned()));
         };
         self.enter(first).map_err(Examination::Refused)?;
-        let compared = self.compare(&statement.text, &statement.sets, statement.sign);
+        let compared = self.compare(statement).map(|mut found| {
+            let others = self.compare_other_values(statement, &mut found);
+            if let Err(reason) = others {
+                self.has_lacked_time |= self.new.connection.is_time_over();
+                self.result.findings.push(format!(
+                    "other executions of a statement were not compared ({reason}): {}",
+                    statement.text.sql
+                ));
+            }
+            found
+        });
         // A statement that the end of the time cancelled was not refused.
         compared.map_err(|reason| match self.new.connection.is_time_over() {
             true => Examination::NoTime,
@@ -200,12 +211,24 @@ impl<'a> StatementSearch<'a> {
         Ok((old, new))
     }
 
-    fn compare(
+    fn compare(&mut self, statement: &CapturedStatement) -> Result<Vec<UpgradeRegression>, String> {
+        self.with_states(|search, states| search.compare_with(states, statement))
+    }
+
+    /// Compares the work of further executions of a statement, and tries candidates if it is more.
+    pub(super) fn compare_executions(
         &mut self,
         text: &StatementText,
         sets: &[Example],
-        sign: Option<RegressionSign>,
-    ) -> Result<Vec<UpgradeRegression>, String> {
+    ) -> Result<Option<UpgradeRegression>, String> {
+        self.with_states(|search, states| search.compare_work(states, text, sets, None))
+    }
+
+    /// Calls with the states of both servers for the role of the session.
+    fn with_states<T>(
+        &mut self,
+        compare: impl FnOnce(&mut Self, (&PlanningState, &PlanningState)) -> Result<T, String>,
+    ) -> Result<T, String> {
         let (old_settings, new_settings) = (
             read_settings(&mut self.old.connection)?,
             read_settings(&mut self.new.connection)?,
@@ -214,26 +237,30 @@ impl<'a> StatementSearch<'a> {
         // Settings are those of the statement's role.
         self.new.connection.role().clone_into(&mut new.role);
         (old.settings, new.settings) = (old_settings, new_settings);
-        let found = self.compare_with((&old, &new), text, sets, sign);
+        let compared = compare(self, (&old, &new));
         self.states = Some((old, new));
-        found
+        compared
     }
 
     fn compare_with(
         &mut self,
         states: (&PlanningState, &PlanningState),
-        text: &StatementText,
-        sets: &[Example],
-        sign: Option<RegressionSign>,
+        statement: &CapturedStatement,
     ) -> Result<Vec<UpgradeRegression>, String> {
+        let (text, sets) = (&statement.text, &statement.sets);
         let mut found = Vec::new();
-        found.extend(self.compare_work(states, text, sets, sign)?);
+        found.extend(self.compare_work(states, text, sets, statement.sign)?);
         // Rows of catalogues, and values such as `ctid` and `version()`, differ between any two servers.
         if text.class == StatementClass::Select && compare::server_dependence(&text.sql).is_none() {
             let connections = (&mut self.old.connection, &mut self.new.connection);
             // A query that cannot be embedded in another one, such as with FOR UPDATE of a view, is not compared.
             let compared = compare_answers(connections, states, sets);
-            self.uncompared += u64::from(compared.is_err());
+            if compared.is_err() {
+                match self.new.connection.is_time_over() || self.old.connection.is_time_over() {
+                    true => self.has_lacked_time = true,
+                    false => self.uncompared += 1,
+                }
+            }
             if let Ok(Some(difference)) = compared {
                 let mut other = regression(text, difference.sign, Some(difference.cause));
                 if let Some(remedy) = difference.remedy {
@@ -305,7 +332,7 @@ impl<'a> StatementSearch<'a> {
             self.examine_samples(states, (&baseline, &tables), &mut found);
         }
         let is_risk = sign == RegressionSign::Work && is_risk_only(old_work, new_work);
-        if found.remedy.is_none() && is_risk {
+        if found.remedy.is_none() && is_risk && !self.has_lacked_time {
             self.result.findings.push(format!(
                 "with another plan, a statement reads {:.0} pages, and {:.0} on the old server, in about the same time; it may be \
                  slower if they are not in memory: {}",
@@ -353,17 +380,26 @@ impl<'a> StatementSearch<'a> {
         sets: &[Example],
         mode: PlanningMode,
     ) -> Result<bool, String> {
-        let plans = |side: &mut Side<'_>| -> Result<Vec<_>, String> {
+        let pairs = self.plans_of_both(sets, mode)?;
+        let mut pairs = pairs.iter();
+        Ok(pairs.any(|(old, new)| old.shape() != new.shape()))
+    }
+
+    /// Plans executions on both servers. Returns a pair for each.
+    pub(super) fn plans_of_both(
+        &mut self,
+        sets: &[Example],
+        mode: PlanningMode,
+    ) -> Result<Vec<(Plan, Plan)>, String> {
+        let plans = |side: &mut Side<'_>| -> Result<Vec<Plan>, String> {
             side.connection.begin()?;
-            let shapes = sets.iter().map(|example| {
-                let plan = side.connection.plan(example, mode)?;
-                Ok(plan.shape())
-            });
-            let shapes = shapes.collect();
+            let plans = sets.iter().map(|one| side.connection.plan(one, mode));
+            let plans = plans.collect();
             side.connection.roll_back()?;
-            shapes
+            plans
         };
-        Ok(plans(&mut self.old)? != plans(&mut self.new)?)
+        let old = plans(&mut self.old)?;
+        Ok(old.into_iter().zip(plans(&mut self.new)?).collect())
     }
 
     /// Tries the candidates until one restores the work of the old server. Of those that only help, the best counts.
@@ -389,6 +425,7 @@ impl<'a> StatementSearch<'a> {
         let accepted = self.accepted_settings();
         for mut candidate in candidates(states, &statement) {
             if self.new.connection.is_time_over() {
+                self.has_lacked_time = true;
                 found.note = Some(
                     "There was no time to try all candidates; give more with --within.".to_owned(),
                 );
@@ -458,58 +495,8 @@ impl<'a> StatementSearch<'a> {
         self.result
     }
 
-    /// Returns the plans of a statement with its own remedy and all settings; `None` if it cannot be planned.
-    fn expected_plans(&mut self, text: &StatementText, sets: &[Example]) -> Option<ExpectedPlans> {
-        sets.first().filter(|first| is_executable(first))?;
-        let fingerprint = text.fingerprint.to_string();
-        let own = self.result.regressions.iter();
-        let own = own.filter(|one| one.fingerprint == fingerprint);
-        // Sessions do not have advice.
-        let own = own
-            .filter_map(|one| one.remedy.as_ref())
-            .filter(|remedy| remedy.setting.is_none() && remedy.kind != RemedyKind::PlanAdvice)
-            .flat_map(|remedy| remedy.statements.iter().cloned());
-        let missing = self.result.missing.iter();
-        let in_place: Vec<&String> = missing.flat_map(|one| &one.statements).collect();
-        let own: Vec<String> = own.filter(|text| !in_place.contains(&text)).collect();
-        let has_one_session =
-            |a: &Example, b: &Example| (&a.user, &a.settings) == (&b.user, &b.settings);
-        let mut plans = Vec::new();
-        for group in sets.chunk_by(has_one_session) {
-            plans.extend(self.plans_in_session(group, &own)?);
-        }
-        Some(ExpectedPlans {
-            fingerprint,
-            sql: text.sql.clone(),
-            plans,
-        })
-    }
-
-    /// Plans executions of sessions with the same role and settings, with the remedies of settings and the statements `own`.
-    fn plans_in_session(&mut self, sets: &[Example], own: &[String]) -> Option<Vec<ExpectedPlan>> {
-        let side = &mut self.new;
-        side.place.enter(&mut side.connection, sets.first()?).ok()?;
-        let mut setup = self.accepted_settings();
-        setup.extend_from_slice(own);
-        let side = &mut self.new;
-        side.connection.begin().ok()?;
-        let ready = side.connection.set_up(&setup).is_ok();
-        let plans = sets.iter().map(|example| {
-            let plan = side.connection.plan(example, PlanningMode::Custom).ok()?;
-            Some(ExpectedPlan {
-                execution: (example.session, example.sequence),
-                role: (!example.user.is_empty()).then(|| side.connection.role().to_owned()),
-                shape: plan.lasting_shape().to_string(),
-                summary: summary(&plan),
-            })
-        });
-        let plans: Option<Vec<ExpectedPlan>> = plans.collect();
-        side.connection.roll_back().ok()?;
-        plans.filter(|_| ready)
-    }
-
     /// Returns the settings of accepted remedies that are in force for the role of the session.
-    fn accepted_settings(&self) -> Vec<String> {
+    pub(super) fn accepted_settings(&self) -> Vec<String> {
         let role = self.new.connection.role();
         let is_in_force =
             |one: &&RegressionRemedy| one.role.as_deref().is_none_or(|wanted| wanted == role);
@@ -529,11 +516,15 @@ impl<'a> StatementSearch<'a> {
     }
 }
 
-/// Returns the state of a statement that was compared. If the time ended before all candidates were tried, a search with more
-/// time examines it again.
-pub(super) fn examination_of(found: &[UpgradeRegression], is_time_over: bool) -> Examination {
+/// Returns the state of a statement that was compared. If the time ended before all candidates were tried, or before the answers
+/// were compared, a search with more time examines it again.
+pub(super) fn examination_of(
+    found: &[UpgradeRegression],
+    has_lacked_time: bool,
+    is_time_over: bool,
+) -> Examination {
     let is_open = found.iter().any(|one| one.status == RemedyStatus::Untried);
-    match is_time_over && is_open {
+    match has_lacked_time || is_time_over && is_open {
         true => Examination::NoTime,
         false => Examination::Examined,
     }

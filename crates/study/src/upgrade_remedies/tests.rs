@@ -87,14 +87,22 @@ const CASES: [(&str, &str, &str, &str, &[&str]); 8] = [
     ),
 ];
 
-/// Writes a workload of one statement.
+/// Writes a workload of one execution.
 fn workload(path: &Path, database: &str, sql: &str) -> WorkloadReader {
+    workload_of(path, database, &[sql.to_owned()])
+}
+
+/// Writes a workload of executions. The first one was the fastest in the capture, the last one the slowest.
+fn workload_of(path: &Path, database: &str, executions: &[String]) -> WorkloadReader {
     let event = |sequence: u64, kind| Event {
         session: 0,
         sequence,
         due_us: sequence as i64,
         kind,
-        outcome: Outcome::default(),
+        outcome: Outcome {
+            duration_us: (sequence > 0).then_some(sequence),
+            ..Outcome::default()
+        },
         unreplayable: None,
         source: 0,
         line: 0,
@@ -108,11 +116,12 @@ fn workload(path: &Path, database: &str, sql: &str) -> WorkloadReader {
     };
     let options = WriterOptions::default();
     let mut writer = WorkloadWriter::create(path, options, SecretRedactor::default()).unwrap();
-    for event in [
-        event(0, connect),
-        event(1, EventKind::Simple { sql: sql.into() }),
-    ] {
-        writer.event(&event.borrowed()).unwrap();
+    writer.event(&event(0, connect).borrowed()).unwrap();
+    for (sql, sequence) in executions.iter().zip(1..) {
+        let kind = EventKind::Simple {
+            sql: sql.as_str().into(),
+        };
+        writer.event(&event(sequence, kind).borrowed()).unwrap();
     }
     writer.finish(Provenance::default()).unwrap();
     WorkloadReader::open(path).unwrap()
@@ -234,4 +243,56 @@ fn plan_that_the_old_server_also_chooses_with_new_statistics_depends_on_the_samp
     assert_eq!(dependence.old_with_new_plan, dependence.samples, "{one:#?}");
     let note = one.note.as_deref().unwrap_or_default();
     assert!(note.contains("public.facts, public.other"), "{note}");
+}
+
+#[test]
+fn remedy_is_found_for_the_values_that_have_another_plan() {
+    if test_support::skip_unless_set("REHEARSE_TEST_UPGRADES", "10 seconds") {
+        return;
+    }
+    let settings = [("autovacuum", "off"), ("jit", "off")];
+    let server = || test_support::server().settings(&settings).start();
+    let ((_old, old), (_new, new)) = (server(), server());
+    let directory = tempfile::tempdir().unwrap();
+    let costs = "ALTER DATABASE postgres SET random_page_cost = 500";
+    let targets = [(&old, "SELECT 1"), (&new, costs)].map(|(endpoint, change)| {
+        let target = Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
+        for sql in [TABLES, "ANALYZE", change] {
+            let script = crate::ChangeScript::new("test", sql).unwrap();
+            script.apply(&target).unwrap();
+        }
+        target
+    });
+    // The fastest, the median and the slowest execution read the whole table on both servers. The fourth reads few rows.
+    let execution = |number: i32| {
+        let kind = i32::from(number == 3);
+        format!("SELECT count(pad) FROM facts WHERE kind = {kind} AND id > {number}")
+    };
+    let executions: Vec<String> = (0..11).map(execution).collect();
+    let workload = workload_of(&directory.path().join("w"), "postgres", &executions);
+    let texts = workload.statements().unwrap();
+    let slower = texts.map(|text| (text.unwrap().fingerprint, RegressionSign::Slower));
+    let search = RemedySearch {
+        old: &targets[0],
+        new: &targets[1],
+        logins: &LoginMap::default(),
+        access: TrialAccess::Disposable,
+        captured: "postgres",
+        slower: &slower.collect(),
+        limit: Duration::from_secs(120),
+        literals: Literals::Shown,
+        interrupt: &Interrupt::default(),
+    };
+    let found = search_remedies(&search, &workload, RemedySearchResult::default()).unwrap();
+    let [one] = &found.regressions[..] else {
+        panic!("{found:#?}");
+    };
+    let remedy = one.remedy.as_ref().unwrap_or_else(|| panic!("{one:#?}"));
+    assert_eq!(
+        remedy.statements,
+        ["ALTER DATABASE \"postgres\" SET random_page_cost = '4'"]
+    );
+    let note = one.note.as_deref().unwrap_or_default();
+    let plans = "It has another plan for 1 of 8 other executions: Seq Scan on facts instead of ";
+    assert!(note.starts_with(plans), "{note}");
 }

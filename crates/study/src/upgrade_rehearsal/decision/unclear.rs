@@ -8,7 +8,7 @@ use super::super::remedied_side::ONE_ROLE_NOTE;
 use super::super::remedy_proof::NOT_PROVED_NOTE;
 use super::super::result::{UpgradeCoverage, UpgradeReport};
 use super::super::time_needed::AdvisedTime;
-use super::{NAMED_MAX, Outcome, replayed_remedies, with_all};
+use super::{NAMED_MAX, Outcome, reads_more, replayed, replayed_remedies, with_all};
 use crate::upgrade_remedies::{RegressionSign, RemedyKind, RemedyStatus, UpgradeRegression};
 
 /// Smallest share of the statements, and of their captured time, that must be rehearsed for *go*.
@@ -32,6 +32,7 @@ pub(super) fn reasons(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<Stri
     reasons.extend(data(report));
     reasons.extend(inspection(report));
     reasons.extend(suspected(report, outcome));
+    reasons.extend(slower_alone(report));
     reasons.extend(sampled_plans(report));
     reasons.extend(unproved(report));
     let other = report.regressions.iter();
@@ -56,6 +57,27 @@ fn suspected(report: &UpgradeReport, outcome: &Outcome<'_>) -> Option<String> {
     });
     let names: Vec<String> = all.collect();
     looks_slower(&names, with_all(report), &more_time(report))
+}
+
+/// Names the statements that read the same with another plan and took longer alone, if the replays do not show that this is
+/// nothing.
+fn slower_alone(report: &UpgradeReport) -> Option<String> {
+    let is_open = |one: &&UpgradeRegression| {
+        let high = replayed(one).map(|factor| factor.high);
+        one.sign == RegressionSign::Work
+            && one.status == RemedyStatus::NotFound
+            && one.sample_dependence.is_none()
+            && !reads_more(one)
+            && high.is_some_and(|high| high.is_none_or(|high| high > 1.0 + report.margin))
+    };
+    let names: Vec<String> = (report.regressions.iter().filter(is_open))
+        .map(|one| beginning(&one.sql))
+        .collect();
+    looks_slower(
+        &names,
+        " alone, with another plan, but not in the replays",
+        &more_time(report),
+    )
 }
 
 /// Returns the sentence on statements of these names, in these replays.
@@ -258,13 +280,15 @@ fn search(report: &UpgradeReport) -> Vec<String> {
     }
     let open = report.regressions.iter();
     let open = open.filter(|one| one.status == RemedyStatus::Untried);
+    let untried = format!(
+        "candidates for a remedy, or samples of ANALYZE, failed or were not tried; see the statements, or {}",
+        more_time(report)
+    );
     match open.count() {
         0 => {}
-        1 => reasons.push(
-            "For 1 statement that is worse, candidates for a remedy failed or were not tried.".to_owned(),
-        ),
+        1 => reasons.push(format!("For 1 statement that is worse, {untried}.")),
         number => reasons.push(format!(
-            "For {number} statements that are worse, candidates for a remedy failed or were not tried."
+            "For {number} statements that are worse, {untried}."
         )),
     }
     reasons
