@@ -340,6 +340,8 @@ pub(super) fn prepare(
     }
     let to = major_of(&inspection.to_version)?;
     let majors = [major_of(&inspection.from_version)?, to];
+    let same_version = same_version(majors);
+    same_version.iter().for_each(|same| notes::note(same));
     let [old, new] = &catalogues(request, own);
     let identities = [&ServerIdentity::read(old)?, &ServerIdentity::read(new)?];
     let speeds = HostSpeeds::measure([old, new], identities)?;
@@ -362,7 +364,7 @@ pub(super) fn prepare(
     }
     Ok(PreparedServers {
         checks,
-        same_version: same_version(majors),
+        same_version,
         unequal_hosts,
         place: place.clone(),
         logins,

@@ -38,6 +38,8 @@ pub(super) fn prepare(
 ) -> Result<PreparedServers, Failure> {
     let from_major = major_of(&inspection.from_version)?;
     client_programs::check(from_major)?;
+    let same_version = own_servers::same_version([from_major, to]);
+    same_version.iter().for_each(|same| notes::note(same));
     let is_upgraded = method == UpgradeMethod::PgUpgrade;
     if is_upgraded {
         let dirs = Dirs::from_environment()?;
@@ -72,7 +74,7 @@ pub(super) fn prepare(
         false => copy.load_command(CopySide::New, &plan.database)?,
     };
     Ok(PreparedServers {
-        same_version: own_servers::same_version([from_major, to]),
+        same_version,
         unequal_hosts: None,
         checks,
         place: ProofPlace {
