@@ -118,7 +118,7 @@ pub(crate) fn heading(check: &PlanCheck) -> String {
         ),
     };
     format!(
-        "{} → {}: {} of {} change{errors}{unchecked}",
+        "{} → {}: {} of {} {}{errors}{unchecked}",
         side(&check.before),
         side(&check.after),
         match number(PlanVerdict::Changed) {
@@ -126,6 +126,10 @@ pub(crate) fn heading(check: &PlanCheck) -> String {
             changed => format!("the plans of {}", count(changed)),
         },
         counted(coverage.statements, "statement"),
+        match number(PlanVerdict::Changed) {
+            0 => "changes",
+            _ => "change",
+        },
     )
 }
 

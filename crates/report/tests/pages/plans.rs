@@ -212,6 +212,11 @@ fn plans_page_is_good_only_if_plans_were_compared_and_none_changed() {
         check.conditions.clear();
         change(&mut check);
         let page = plans_page::render_html(&check);
+        let is_changed = (check.statements.iter()).any(|one| one.verdict == PlanVerdict::Changed);
+        assert_eq!(
+            page.contains(" changes; 1 statement not checked"),
+            !is_changed
+        );
         let (_, rest) = page.split_once("<div class=\"verdict ").unwrap();
         rest.split('"').next().unwrap().to_owned()
     };
