@@ -328,32 +328,25 @@ impl<'f> SeriesFollower<'f> {
             }
             return;
         };
-        let captured = (series.info.gaps.iter())
-            .find(|gap| last.number < gap.before_part && gap.before_part <= member.number);
-        let killed = (series.unfinished.iter()).find(|part| part.member.number < member.number);
-        let reason = match captured {
-            Some(_) if let Some(part) = killed => format!(
-                "the capture was killed; `rehearse recover {}` keeps what it captured, for a later replay",
-                part.path.display()
-            ),
-            Some(gap) if gap.from_us < gap.to_us => {
-                format!("nothing was captured then ({})", gap.reason)
-            }
-            // A log was read again.
-            Some(gap) => format!("sessions do not continue ({})", gap.reason),
-            None if member.number > expected => {
-                format!(
-                    "{} removed before the replay came to it",
-                    removed_parts(member.number - expected)
-                )
-            }
-            None => return,
+        let captured: Vec<_> = (series.info.gaps.iter())
+            .filter(|gap| last.number < gap.before_part && gap.before_part <= member.number)
+            .collect();
+        let steps = match (captured.is_empty(), member.number > expected) {
+            (_, true) => vec![SeriesStep::Gap(SeriesGap {
+                from_us: last.to_us,
+                to_us: member.from_us,
+                reason: reason_without_parts(series, (last, member), captured.first()),
+            })],
+            (false, false) => captured.into_iter().map(step_of_gap).collect(),
+            (true, false) => return,
         };
+        // After a kill, the next part can begin within the time range of the last one.
+        let due_us = last.to_us.min(member.from_us);
         for session in self.joiner.end_sessions_before(u64::MAX) {
             let end = Event {
                 session,
                 sequence: u64::MAX >> 1,
-                due_us: last.to_us,
+                due_us,
                 kind: EventKind::Disconnect,
                 outcome: Outcome::default(),
                 unreplayable: None,
@@ -365,11 +358,7 @@ impl<'f> SeriesFollower<'f> {
             self.pending
                 .push_back(SeriesStep::Event(Box::new(end), None));
         }
-        self.pending.push_back(SeriesStep::Gap(SeriesGap {
-            from_us: last.to_us,
-            to_us: member.from_us,
-            reason,
-        }));
+        self.pending.extend(steps);
     }
 
     /// Adds the statements and contexts of a part to the run.
@@ -392,6 +381,43 @@ impl<'f> SeriesFollower<'f> {
     }
 }
 
+/// Returns the reason why there are no parts between these two.
+fn reason_without_parts(
+    series: &Series,
+    (last, next): (&SeriesMember, &SeriesMember),
+    captured: Option<&&workload::series::SeriesGap>,
+) -> String {
+    let between = last.number + 1..next.number;
+    let killed = (series.unfinished.iter()).find(|part| between.contains(&part.member.number));
+    match (captured, killed) {
+        (Some(_), Some(part)) => format!(
+            "the capture was killed; `rehearse recover {}` keeps what it captured, for a later replay",
+            part.path.display()
+        ),
+        (Some(gap), None) => format!("nothing was captured then ({})", gap.reason),
+        (None, _) => format!(
+            "{} removed before the replay came to it",
+            removed_parts(next.number - last.number - 1)
+        ),
+    }
+}
+
+/// Returns what the user should know of a gap between two parts that follow each other.
+fn step_of_gap(gap: &workload::series::SeriesGap) -> SeriesStep {
+    match gap.from_us < gap.to_us {
+        true => SeriesStep::Gap(SeriesGap {
+            from_us: gap.from_us,
+            to_us: gap.to_us,
+            reason: format!("nothing was captured then ({})", gap.reason),
+        }),
+        false => SeriesStep::Note(format!(
+            "Sessions do not continue after {} ({}).",
+            utc_text(gap.from_us),
+            gap.reason
+        )),
+    }
+}
+
 fn removed_parts(parts: u64) -> String {
     match parts {
         1 => "part of the series was".to_owned(),
@@ -409,6 +435,25 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
+
+    #[test]
+    fn gap_of_a_log_that_was_read_again_has_its_own_times_and_is_a_note_without_a_range() {
+        let gap = |from_us, to_us| workload::series::SeriesGap {
+            from_us,
+            to_us,
+            before_part: 2,
+            reason: "the capture was killed".to_owned(),
+        };
+        let SeriesStep::Gap(missing) = step_of_gap(&gap(1_000_000, 2_000_000)) else {
+            panic!("a range");
+        };
+        assert_eq!((missing.from_us, missing.to_us), (1_000_000, 2_000_000));
+        let SeriesStep::Note(note) = step_of_gap(&gap(1_000_000, 1_000_000)) else {
+            panic!("no range");
+        };
+        let expected = "Sessions do not continue after 1970-01-01 00:00:01 UTC";
+        assert!(note.starts_with(expected), "{note}");
+    }
 
     #[test]
     fn part_is_locked_removed_or_blocked_with_a_reason() {
