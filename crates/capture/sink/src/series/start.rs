@@ -219,7 +219,7 @@ fn resume(options: &SeriesOptions) -> Result<StartedSeries, SeriesError> {
     let lock = lock(path)?;
     let info = SeriesInfo::read(path)?;
     refuse_other(options, &info)?;
-    if let Err(error) = remove_leftovers(path) {
+    for error in remove_leftovers(path)? {
         if !is_live_traffic(&info.source_kind) {
             return Err(error.into());
         }

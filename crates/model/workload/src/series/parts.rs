@@ -129,12 +129,14 @@ impl Series {
 }
 
 /// Removes directories that a kill has left and that have no event of their own: a part whose manifest was not written, and
-/// the copy of a part that a recovery makes. To be called with the lock of the series.
+/// the copy of a part that a recovery makes. To be called with the lock of the series. Returns the errors of those that cannot be
+/// removed.
 ///
 /// # Errors
-/// If the series cannot be read, or a directory cannot be removed.
-pub fn remove_leftovers(directory: &Path) -> Result<(), ArchiveError> {
+/// If the series cannot be read.
+pub fn remove_leftovers(directory: &Path) -> Result<Vec<ArchiveError>, ArchiveError> {
     let unreadable = |error| ArchiveError::io("read", directory, error);
+    let mut failures = Vec::new();
     for entry in fs::read_dir(directory).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
         let path = entry.path();
@@ -151,9 +153,10 @@ pub fn remove_leftovers(directory: &Path) -> Result<(), ArchiveError> {
         } else {
             Ok(())
         };
-        removed.map_err(|error| ArchiveError::io("remove", &path, error))?;
+        let failed = removed.err();
+        failures.extend(failed.map(|error| ArchiveError::io("remove", &path, error)));
     }
-    Ok(())
+    Ok(failures)
 }
 
 /// Whether a kill came while a directory was removed.
@@ -228,7 +231,7 @@ mod tests {
         make("g.workload.partial.removed", "events-00000.parquet");
         make("h.removed", "events-00000.parquet");
         let lock = DirectoryLock::try_exclusive(&room.path().join("c.workload.partial")).unwrap();
-        remove_leftovers(room.path()).unwrap();
+        assert!(remove_leftovers(room.path()).unwrap().is_empty());
         let listing = fs::read_dir(room.path()).unwrap();
         let mut left: Vec<_> = listing.map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
@@ -246,6 +249,14 @@ mod tests {
     }
 
     #[test]
+    fn series_that_cannot_be_read_is_no_leftover_that_cannot_be_removed() {
+        let room = tempfile::tempdir().unwrap();
+        let error = remove_leftovers(&room.path().join("a.series"));
+        let error = error.unwrap_err().to_string();
+        assert!(error.starts_with("cannot read"), "{error}");
+    }
+
+    #[test]
     fn leftover_that_cannot_be_set_aside_stays_whole() {
         let room = tempfile::tempdir().unwrap();
         let copy = room.path().join("a.recovering");
@@ -255,9 +266,15 @@ mod tests {
         }
         let aside = room.path().join("a.recovering.removed");
         fs::write(&aside, "").unwrap();
-        let error = remove_leftovers(room.path()).unwrap_err().to_string();
-        assert!(error.contains("cannot remove"), "{error}");
-        assert!(copy.join("manifest.json").exists());
+        // It keeps no other from being removed.
+        let other = room.path().join("b.workload.partial.removed");
+        fs::create_dir(&other).unwrap();
+        let failures = remove_leftovers(room.path()).unwrap();
+        let [error] = &failures[..] else {
+            panic!("{failures:?}");
+        };
+        assert!(error.to_string().contains("cannot remove"), "{error}");
+        assert!(copy.join("manifest.json").exists() && !other.exists());
         fs::remove_file(aside).unwrap();
         remove_leftovers(room.path()).unwrap();
         assert!(!copy.exists());
