@@ -167,14 +167,18 @@ impl EventSink for SeriesRecorder {
             return Ok(());
         }
         let is_continued = self.recorded.to_us().is_some();
-        if !is_continued || self.span_us.is_some() {
-            // A kill can follow at once, and the parts can have events of the second server then.
-            let change = self.finisher.change(|info| info.has_several_servers = true);
-            change.map_err(SinkError::new)?;
+        if is_continued && self.span_us.is_none() {
+            let refused = SeriesError::OtherServers(self.path.clone());
+            return Err(SinkError::new(refused));
         }
+        // A kill can follow at once, and the parts can have events of the second server then.
+        let change = self.finisher.change(|info| info.has_several_servers = true);
+        change.map_err(SinkError::new)?;
         match is_continued {
             // Events of this server that ended before that time would be left out.
-            true => Err(SinkError::new(SeriesError::OtherServers(self.path.clone()))),
+            true => Err(SinkError::new(SeriesError::SeveralServers(
+                self.path.clone(),
+            ))),
             false => Ok(()),
         }
     }

@@ -504,15 +504,18 @@ fn log_of_another_server_is_refused_before_its_events_if_the_series_is_continued
         let mut recorder = SeriesRecorder::create(continued(&path, 60)).unwrap();
         deliver(&mut recorder, deliveries);
         let error = recorder.note_several_servers().unwrap_err().to_string();
-        assert!(
-            error.contains("give only the log of that server"),
-            "{error}"
-        );
-        Series::open(&path).unwrap().info.has_several_servers
+        (error, Series::open(&path).unwrap().info.has_several_servers)
     };
-    assert!(!refuse(&statements_at(&[0, 10])), "nothing was recorded");
-    // It is known at once, since these parts can be of the second server.
-    assert!(refuse(&statements_at(&[0, 10, 70])));
+    let advice = "give only the log of that server";
+    let (error, is_marked) = refuse(&statements_at(&[0, 10]));
+    assert!(error.contains(advice) && !is_marked, "{error}");
+    record_series(continued(&path, 60), &statements_at(&[0, 10, 60]));
+    // These parts can be of the second server, so the advice would be refused.
+    let (error, is_marked) = refuse(&statements_at(&[0, 10, 60, 70]));
+    assert!(error.contains("cannot be continued"), "{error}");
+    assert!(!error.contains(advice) && is_marked, "{error}");
+    let refused = SeriesRecorder::create(continued(&path, 60)).err().unwrap();
+    assert_eq!(refused.to_string(), error);
 }
 
 #[test]
