@@ -114,7 +114,8 @@ pub struct RemovedParts {
 pub struct SeriesGap {
     /// Start, in microseconds since 1970-01-01 UTC.
     pub from_us: i64,
-    /// End (exclusive). It is the start if a log was read again, so that nothing is missing.
+    /// End (exclusive): of a source that is read again, the end of its first event that the series did not have. It is the start
+    /// if there is no such event.
     pub to_us: i64,
     /// Number of the first part after the gap. Sessions of earlier parts do not continue in it.
     pub before_part: u64,

@@ -141,7 +141,7 @@ fn series_is_continued_with_append_only_and_states_the_gap() {
     let gaps = said(&output);
     assert_eq!(output.status.code(), Some(0), "{gaps}");
     assert!(
-        gaps.contains("to 2026-03-01 09:29:59 UTC: the capture was killed"),
+        gaps.contains("to 2026-03-01 09:30:00 UTC: the capture was killed"),
         "{gaps}"
     );
     assert!(

@@ -90,6 +90,15 @@ impl CarriedSessions {
             .unwrap_or(0)
     }
 
+    /// Whether the source has the start of a session.
+    pub(super) fn is_start_seen(&self, session: u64) -> bool {
+        let next = || self.next.as_ref().filter(|next| next.id == session);
+        match self.by_number.get(&session) {
+            Some(begun) => begun.record.start_seen,
+            None => next().is_none_or(|next| next.start_seen),
+        }
+    }
+
     /// Returns the session of a server process, with its number in the capture.
     pub(super) fn of_process(&self, process: u64) -> Option<(u64, &CarriedSession)> {
         let number = self.by_process.get(&process)?;

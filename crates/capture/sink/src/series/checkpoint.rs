@@ -28,6 +28,7 @@ impl SeriesRecorder {
     /// Makes events survive a kill as [`Self::checkpoint`] does, with the state of each open part.
     fn checkpoint_parts(&mut self, up_to_us: i64) -> Result<Vec<PendingCheckpoint>, SinkError> {
         self.events_since_checkpoint = 0;
+        self.write_gap(self.started_us).map_err(SinkError::new)?;
         let state = self.state(up_to_us);
         let written = self.open.iter_mut().map(|part| {
             let state = PartCheckpoint {

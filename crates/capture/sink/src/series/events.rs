@@ -6,7 +6,7 @@ use workload::{EventRef, KindRef, ServerEvent, Session};
 
 use super::carried::CARRIED_BYTES_MAX;
 use super::part::OpenPart;
-use super::recorded::HeldEvents;
+use super::recorded::{HeldEvents, RecordedEvent};
 use super::{AHEAD_US_MAX, LATE_US, NO_PART, SeriesError, SeriesRecorder};
 use crate::sink::{EventSink, SessionStart, SinkError};
 
@@ -29,10 +29,19 @@ impl SeriesRecorder {
         }
     }
 
+    /// Whether the source has the end of an event at its time. A connection that it lacks is assumed when the first statement of
+    /// its session was sent, which can be long before the source begins.
+    fn has_end(&self, event: &EventRef<'_>) -> bool {
+        let is_connect = matches!(event.kind, KindRef::Connect { .. });
+        !is_connect || self.sessions.is_start_seen(event.session)
+    }
+
     /// Leaves out an event that an earlier capture has, but follows the state of its session.
     fn leave_out(&mut self, event: &EventRef<'_>, times: RunningEvent) {
         self.left_out += 1;
-        self.recorded.note_left_out(times);
+        if self.has_end(event) {
+            self.recorded.note_left_out(times);
+        }
         if self.sessions.get_mut(event.session).is_none() {
             let in_series = self.first_session + event.session;
             self.sessions.begin(event, in_series, NO_PART);
@@ -68,13 +77,28 @@ impl EventSink for SeriesRecorder {
         let sql = event.kind.sql().filter(|_| !self.is_live_traffic);
         let times = RunningEvent::new(event.due_us, event.outcome.duration_us, sql)
             .with_process(self.sessions.process(event.session));
-        if !self.is_live_traffic && self.ahead_us(times.ended_us) <= AHEAD_US_MAX {
+        let is_dated = !self.is_live_traffic && self.ahead_us(times.ended_us) <= AHEAD_US_MAX;
+        if is_dated {
             self.recorded.note_read(times);
         }
         self.held.deliver(event.session, times);
-        if self.recorded.take(times) {
-            self.leave_out(event, times);
-            return Ok(());
+        match self.recorded.take(times) {
+            RecordedEvent::Nothing if is_dated && self.has_end(event) => {
+                self.note_new(times.ended_us).map_err(SinkError::new)?;
+            }
+            RecordedEvent::Nothing => {}
+            RecordedEvent::Settled => {
+                self.leave_out(event, times);
+                return Ok(());
+            }
+            RecordedEvent::Noted { ended_us } => {
+                if let Some(gap) = self.gap.as_mut().filter(|_| is_dated) {
+                    gap.begin_after(ended_us);
+                    gap.end_by(times.ended_us);
+                }
+                self.leave_out(event, times);
+                return Ok(());
+            }
         }
         let (at_us, is_ahead) = self.part_time(event.due_us);
         // A part that is opened for the event does not have it, so its first state has it as held.
@@ -147,6 +171,10 @@ impl EventSink for SeriesRecorder {
             return Ok(());
         }
         let (at_us, is_ahead) = self.part_time(event.at_us);
+        if let Some(gap) = (self.gap.as_mut()).filter(|_| !is_ahead && !self.is_live_traffic) {
+            // After a kill, server events before the gap are read again, so they end no earlier one.
+            gap.end_by(event.at_us);
+        }
         let index = self.part_for(at_us).map_err(SinkError::new)?;
         let session = event.session.map(|session| session + self.first_session);
         let event = ServerEvent { session, ..event };

@@ -9,6 +9,7 @@ mod carried;
 mod checkpoint;
 mod events;
 mod finisher;
+mod gap;
 mod part;
 mod recorded;
 mod retention;
@@ -24,7 +25,7 @@ use clock::{Clock, SystemClock};
 use serde_json::Value;
 use transform::SecretRedactor;
 use transform::mask::Masker;
-use workload::series::{HeldEvent, RunningEvent, SeriesGap, is_live_traffic, part_name};
+use workload::series::{HeldEvent, RunningEvent, is_live_traffic, part_name};
 use workload::{
     ArchiveError, Provenance, Recipient, SeriesMember, StartingPoint, WorkloadWriter, WriterOptions,
 };
@@ -35,6 +36,7 @@ use account::{PartRange, account_of_part, has_rest};
 pub use carried::CARRIED_BYTES_MAX;
 use carried::CarriedSessions;
 use finisher::{FinishedPart, Finisher, FinisherState, FinisherTask, mark_complete};
+use gap::CaptureGap;
 use part::OpenPart;
 use recorded::{HeldEvents, RecordedEvents};
 use start::start_series;
@@ -89,8 +91,8 @@ pub struct SeriesRecorder {
     earlier_from_us: Option<i64>,
     /// End of the time range of the last part.
     last_to_us: Option<i64>,
-    /// Gap before the first part of this capture, until it is noted: its start and reason.
-    gap: Option<(i64, String)>,
+    /// Gap before the first part of this capture.
+    gap: Option<CaptureGap>,
     /// Time of this machine at which this capture began.
     started_us: i64,
     /// Events that earlier captures have. A log that is read again has them, too.
@@ -227,8 +229,9 @@ impl SeriesRecorder {
         let complete_us = self.floor(self.delivered_to_us.saturating_sub(self.wait_us));
         if self.open.is_empty() && complete_us > self.announced_us {
             self.announced_us = complete_us;
-            self.note_gap(self.next_number, self.started_us)
-                .map_err(SinkError::new)?;
+            let to_us = self.started_us;
+            self.gap.iter_mut().for_each(|gap| gap.end_by(to_us));
+            self.note_gap(self.next_number).map_err(SinkError::new)?;
             let task = FinisherTask::Advance {
                 to_us: self.held.limit(complete_us),
                 held: self.held_events(),
@@ -259,6 +262,7 @@ impl SeriesRecorder {
         self.publish();
         self.note_left_out();
         self.recorded.forget_missed();
+        self.end_gap().map_err(SinkError::new)?;
         let is_live_traffic = self.is_live_traffic;
         let (held, unended) = (self.held_events(), self.unended_statements());
         let complete = FinisherTask::Change(Box::new(move |info| {
@@ -377,7 +381,10 @@ impl SeriesRecorder {
             from_us,
             to_us: self.floor(from_us) + self.roll_us,
         };
-        self.note_gap(member.number, from_us)?;
+        if self.is_live_traffic {
+            self.gap.iter_mut().for_each(|gap| gap.end_by(from_us));
+        }
+        self.note_gap(member.number)?;
         let path = self.path.join(part_name(from_us));
         let options = WriterOptions {
             memory_bytes: SORT_BYTES,
@@ -411,38 +418,12 @@ impl SeriesRecorder {
         Ok(())
     }
 
-    /// Notes the gap before the first part of a capture, of this number. It must be known when the part is, and before a later
-    /// time counts as captured.
-    fn note_gap(&mut self, before_part: u64, end_us: i64) -> Result<(), ArchiveError> {
-        let Some((gap_from_us, reason)) = self.gap.take() else {
-            return Ok(());
-        };
-        let from_us = gap_from_us.min(end_us);
-        // A log that was read across the gap has its events, also those that are delivered later. Sessions end there.
-        let is_read_across = !self.is_live && self.left_out > 0;
-        let gap = SeriesGap {
-            from_us,
-            to_us: if is_read_across { from_us } else { end_us },
-            before_part,
-            reason,
-        };
-        self.finisher.change(move |info| {
-            // A capture that was killed before the part existed has left one.
-            info.gaps.retain(|other| {
-                (other.before_part, other.from_us) != (gap.before_part, gap.from_us)
-            });
-            for other in info.gaps.iter_mut().filter(|_| is_read_across) {
-                other.to_us = other.to_us.min(gap_from_us.max(other.from_us));
-            }
-            info.gaps.push(gap);
-        })
-    }
-
     /// Completes the oldest open part. `is_finished` if the source has ended.
     fn complete_oldest(&mut self, is_finished: bool) -> Result<(), SinkError> {
         let Some(mut part) = self.open.pop_front() else {
             return Ok(());
         };
+        self.write_gap(self.started_us).map_err(SinkError::new)?;
         for session in self.sessions.iter() {
             if session.part == part.member.number {
                 part.sink.session(session.record.clone())?;

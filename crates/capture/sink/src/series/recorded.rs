@@ -7,6 +7,20 @@ use workload::series::{
     take_event, take_exactly,
 };
 
+/// State of an event of the source in earlier captures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RecordedEvent {
+    /// Nothing.
+    Nothing,
+    /// Everything of its time.
+    Settled,
+    /// The event, as one that ended at this time, in microseconds since 1970-01-01 UTC.
+    Noted {
+        /// As that of [`RunningEvent`].
+        ended_us: i64,
+    },
+}
+
 /// Whether all events that ended by the end of this one are recorded, apart from held ones.
 fn is_settled(to_us: Option<i64>, event: RunningEvent) -> bool {
     to_us.is_some_and(|to_us| event.ended_us < settled_us(to_us))
@@ -100,44 +114,48 @@ impl RecordedEvents {
         self.read_us = Some((first_us.min(event.due_us), last_us.max(event.ended_us)));
     }
 
-    /// Whether an earlier capture has an event of a client.
-    pub(super) fn take(&mut self, event: RunningEvent) -> bool {
+    /// Returns what earlier captures have of an event of a client.
+    pub(super) fn take(&mut self, event: RunningEvent) -> RecordedEvent {
         let is_settled = is_settled(self.to_us, event);
         let without_process = event.with_process(0);
         // One that has not ended is noted again if it is the last of its session.
         let unended = self.take_unended(event);
         if is_settled {
-            return unended.is_some()
-                || !(self.take_held(event) || self.take_held(without_process));
+            let is_held =
+                unended.is_none() && (self.take_held(event) || self.take_held(without_process));
+            return match is_held {
+                true => RecordedEvent::Nothing,
+                false => RecordedEvent::Settled,
+            };
         }
         if let Some(noted) = unended {
             take_event(&mut self.running, without_process.unended());
-            self.note_end(noted, event);
-            return true;
+            return self.note_end(noted, event);
         }
         // It ran at the kill, so it can have ended after what is settled. Once it is written, no later capture may find it.
         // A note with its process is its own. Then equal times and texts are preferred to equal times.
         if event.process != 0 && self.take_held(event) {
-            return false;
+            return RecordedEvent::Nothing;
         }
         if take_exactly(&mut self.running, without_process) {
-            return true;
+            return self.note_end(without_process, event);
         }
         if self.take_held(without_process) {
-            return false;
+            return RecordedEvent::Nothing;
         }
-        let Some(noted) = take_event(&mut self.running, without_process) else {
-            return false;
-        };
-        self.note_end(noted, event);
-        true
+        match take_event(&mut self.running, without_process) {
+            Some(noted) => self.note_end(noted, event),
+            None => RecordedEvent::Nothing,
+        }
     }
 
     /// Notes an event that the series has without its end. Later captures do not find it by its end.
-    fn note_end(&mut self, noted: RunningEvent, event: RunningEvent) {
-        if noted.ended_us < event.ended_us {
+    fn note_end(&mut self, noted: RunningEvent, event: RunningEvent) -> RecordedEvent {
+        let ended_us = noted.ended_us;
+        if ended_us < event.ended_us {
             self.ended.push(event.unended());
         }
+        RecordedEvent::Noted { ended_us }
     }
 
     fn take_unended(&mut self, event: RunningEvent) -> Option<RunningEvent> {
@@ -257,6 +275,10 @@ impl HeldEvents {
 mod tests {
     use super::*;
 
+    fn takes(recorded: &mut RecordedEvents, event: RunningEvent) -> bool {
+        recorded.take(event) != RecordedEvent::Nothing
+    }
+
     #[test]
     fn statement_that_ran_at_a_kill_is_found_once_by_the_captures_that_continue() {
         let mut info = SeriesInfo::new("id".to_owned(), "log", 60_000_000, 0);
@@ -265,12 +287,12 @@ mod tests {
         info.held = vec![HeldEvent::of_source(1, while_running)];
         let mut recorded = RecordedEvents::of(&info);
         let ended = RunningEvent::new(90_000_000, Some(20_000_000), Some("select 1"));
-        assert!(!recorded.take(ended), "no capture has it");
+        assert!(!takes(&mut recorded, ended), "no capture has it");
         assert_eq!(recorded.held().count(), 0);
         // The next capture has everything up to a later time.
         info.captured_to_us = Some(200_000_000);
         info.held = recorded.held().collect();
-        assert!(RecordedEvents::of(&info).take(ended));
+        assert!(takes(&mut RecordedEvents::of(&info), ended));
     }
 
     #[test]
@@ -283,14 +305,17 @@ mod tests {
         let (quick, slow) = (commit(Some(1_000), 2), commit(Some(20_000_000), 1));
         info.unended = vec![commit(None, 1)];
         let mut recorded = RecordedEvents::of(&info);
-        assert!(recorded.take(quick));
+        assert!(takes(&mut recorded, quick));
         assert_eq!(recorded.unended().count(), 1);
-        assert!(recorded.take(slow), "the series has it without its end");
+        assert!(
+            takes(&mut recorded, slow),
+            "the series has it without its end"
+        );
         info.unended.clear();
         info.held = vec![HeldEvent::of_source(1, commit(None, 1))];
         let mut recorded = RecordedEvents::of(&info);
-        assert!(recorded.take(quick));
-        assert!(!recorded.take(slow), "no part has it");
+        assert!(takes(&mut recorded, quick));
+        assert!(!takes(&mut recorded, slow), "no part has it");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use workload::{
 };
 
 use super::OnNote;
+use super::gap::CaptureGap;
 use super::status::SeriesWatch;
 
 /// Parts hold SQL, so only the owner may read them.
@@ -163,8 +164,8 @@ pub(super) struct StartedSeries {
     pub(super) next_number: u64,
     /// Start of the newest part.
     pub(super) newest_from_us: Option<i64>,
-    /// Gap before the next part, and its reason.
-    pub(super) gap: Option<(i64, String)>,
+    /// Gap before the next part.
+    pub(super) gap: Option<CaptureGap>,
 }
 
 impl StartedSeries {
@@ -275,7 +276,7 @@ fn resume(options: &SeriesOptions) -> Result<StartedSeries, SeriesError> {
             .max(info.removed.parts)
             + 1,
         newest_from_us: newest.map(|member| member.from_us),
-        gap: to_us.map(|to_us| (to_us, reason.to_owned())),
+        gap: to_us.map(|to_us| CaptureGap::new(to_us, reason)),
         info,
         lock,
     })

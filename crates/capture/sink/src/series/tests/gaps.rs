@@ -58,7 +58,7 @@ fn gaps_before_idle_live_captures_that_were_killed_are_noted() {
 }
 
 #[test]
-fn gap_of_which_a_log_was_read_again_ends_at_the_start_of_what_was_read() {
+fn gaps_of_which_a_log_was_read_again_end_at_the_first_new_event() {
     let room = tempfile::tempdir().unwrap();
     let path = room.path().join("all.series");
     record_series(options(&path, 60), &statements_at(&[0, 10]));
@@ -67,13 +67,13 @@ fn gap_of_which_a_log_was_read_again_ends_at_the_start_of_what_was_read() {
     assert_eq!(gaps(&path), [(10, 100)]);
     let notes = notes_of_append(&path, &[0, 10, 50, 80]);
     assert!(notes[0].starts_with("1 of these events"), "{notes:?}");
-    assert_eq!(gaps(&path), [(10, 60), (60, 60)]);
+    assert_eq!(gaps(&path), [(10, 80), (60, 80)]);
     let notes = notes_of_append(&path, &[0, 10, 50, 80]);
     assert!(notes[0].starts_with("1 of these events"), "{notes:?}");
 }
 
 #[test]
-fn log_that_is_read_again_has_no_gap_for_events_that_are_delivered_late() {
+fn gap_of_a_log_that_is_read_again_ends_at_an_event_that_is_delivered_late() {
     let room = tempfile::tempdir().unwrap();
     let path = room.path().join("all.series");
     record_series(options(&path, 60), &statements_at(&[0, 10]));
@@ -97,13 +97,107 @@ fn log_that_is_read_again_has_no_gap_for_events_that_are_delivered_late() {
         let notes = notes.lock().unwrap().join("\n");
         assert!(!notes.contains("ended in a gap"), "{notes}");
     }
-    assert_eq!(gaps(&path), [(10, 10)]);
+    assert_eq!(gaps(&path), [(10, 20)]);
     let missing = WorkloadReader::open(&path).unwrap().gaps();
-    let is_end = |gap: &String| gap.contains("sessions do not continue after");
+    let is_gap = |gap: &String| gap.contains("nothing was captured from");
     assert!(
-        missing.iter().all(is_end) && missing.len() == 1,
+        missing.iter().all(is_gap) && missing.len() == 1,
         "{missing:?}"
     );
+}
+
+#[test]
+fn gap_stays_if_a_log_is_read_again_without_one_of_its_files() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    record_series(options(&path, 60), &statements_at(&[0, 10]));
+    assert_eq!(notes_of_append(&path, &[0, 10, 100, 110]), [""; 0]);
+    assert_eq!(gaps(&path), [(10, 100)]);
+    // The file that was missing is found.
+    let notes = notes_of_append(&path, &[0, 10, 50, 60, 100, 110]);
+    assert!(notes[0].starts_with("2 of these events"), "{notes:?}");
+}
+
+/// A statement at this second, of a session whose start the log does not have.
+fn statement_lasting(second: i64, seconds: u64) -> [Delivery; 2] {
+    let due_us = START_US + second * SECOND_US;
+    let connect = EventKind::Connect {
+        database: "shop".into(),
+        user: "app".into(),
+        application: "".into(),
+    };
+    let sql = "select 'long'".into();
+    let mut statement = event(1, 1, due_us, EventKind::Simple { sql });
+    statement.outcome.duration_us = Some(seconds * 1_000_000);
+    [event(1, 0, due_us, connect), statement].map(Delivery::Event)
+}
+
+#[test]
+fn gap_stays_during_a_statement_whose_end_alone_is_in_the_log() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    record_series(options(&path, 60), &statements_at(&[0, 10]));
+    let mut all = statements_at(&[0, 10]);
+    all.extend(statement_lasting(20, 80));
+    let append = |deliveries: &[Delivery]| {
+        let (again, notes) = noted(continued(&path));
+        record_series(again, deliveries);
+        let notes = notes.lock().unwrap();
+        let about_gaps = notes.iter().find(|note| note.contains("ended in a gap"));
+        about_gaps.cloned()
+    };
+    assert_eq!(append(&all), None);
+    assert_eq!(gaps(&path), [(10, 100)]);
+    assert_eq!(append(&all), None);
+    all.splice(2..2, statements_at(&[0, 50]).pop());
+    let note = append(&all).unwrap();
+    assert!(note.starts_with("1 of these events"), "{note}");
+}
+
+#[test]
+fn gap_after_a_kill_begins_after_the_events_that_the_series_has() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    let mut all = statements_at(&[0]);
+    all.extend(statement_lasting(9, 6));
+    let live = SeriesOptions {
+        is_live: true,
+        ..options(&path, 60)
+    };
+    let mut recorder = SeriesRecorder::create(live).unwrap();
+    deliver(&mut recorder, &all);
+    recorder.checkpoint(START_US + 10 * SECOND_US).unwrap();
+    drop(recorder);
+    all.push(statements_at(&[0, 20]).remove(1));
+    for _ in 0..2 {
+        let (again, notes) = noted(continued(&path));
+        record_series(again, &all);
+        let notes = notes.lock().unwrap().join("\n");
+        assert!(!notes.contains("ended in a gap"), "{notes}");
+    }
+    assert_eq!(gaps(&path), [(15, 20)]);
+}
+
+#[test]
+fn server_event_that_is_read_again_after_a_kill_ends_no_earlier_gap() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    record_series(options(&path, 60), &statements_at(&[0, 10]));
+    let live = SeriesOptions {
+        is_live: true,
+        ..continued(&path)
+    };
+    let mut recorder = SeriesRecorder::create(live).unwrap();
+    deliver(&mut recorder, &statements_at(&[0, 10, 100, 110]));
+    recorder.checkpoint(i64::MAX / 2).unwrap();
+    drop(recorder);
+    let mut all = statements_at(&[0, 10, 50, 100, 110, 120]);
+    all.insert(2, Delivery::Server(server_event(START_US + 30 * SECOND_US)));
+    let (again, notes) = noted(continued(&path));
+    record_series(again, &all);
+    let notes = notes.lock().unwrap().join("\n");
+    assert!(notes.contains("1 of these events ended in"), "{notes}");
+    assert_eq!(gaps(&path), [(10, 100), (110, 120)]);
 }
 
 #[test]

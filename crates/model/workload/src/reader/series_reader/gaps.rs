@@ -42,7 +42,7 @@ impl SeriesReader {
                 let reason = &gap.reason;
                 gaps.push(match gap.from_us < gap.to_us {
                     true => format!("{path}: nothing was captured from {from} to {to}: {reason}"),
-                    // A log was read again.
+                    // A log that was read again had no later event.
                     false => format!("{path}: sessions do not continue after {to}: {reason}"),
                 });
             }
