@@ -9,7 +9,7 @@ use std::time::Duration;
 use replay::Target;
 
 use super::process_group::{CommandEnd, run_group};
-use super::shell::{last_lines, shell};
+use super::shell::{asked_terminal, last_lines, shell};
 use crate::error::ExperimentError;
 use crate::interrupt::Interrupt;
 use crate::proof::hide_secrets;
@@ -50,6 +50,7 @@ impl PrintingCommand<'_> {
                 "the rehearsal was stopped, and the command of {} was ended; continue with --resume and the same options",
                 self.option
             ))),
+            CommandEnd::AskedTerminal => Err(ExperimentError::Failed(asked_terminal(self.option))),
             CommandEnd::TimeLimit => Err(ExperimentError::Failed(format!(
                 "the command of {} did not end within {} s, and was ended; give it more time with --clone-time-limit, or run it by hand to see what it waits for: {}",
                 self.option,

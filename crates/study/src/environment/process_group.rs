@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use clock::monotonic_ns;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use crate::interrupt::Interrupt;
 
@@ -22,6 +22,8 @@ pub(super) enum CommandEnd {
     TimeLimit,
     /// A stop was requested, and its process group was ended.
     Stopped,
+    /// It asked for input from the terminal, which only this program's group has, and its process group was ended.
+    AskedTerminal,
 }
 
 /// Runs a command until its end. `clean_up_time`: time that it has after SIGTERM until SIGKILL. A Ctrl-C in a terminal does not
@@ -44,6 +46,7 @@ pub(super) fn run_group(
         let end = match (interrupt.is_requested(), monotonic_ns() > until_ns) {
             (true, _) => CommandEnd::Stopped,
             (_, true) => CommandEnd::TimeLimit,
+            _ if waits_for_terminal(&child) => CommandEnd::AskedTerminal,
             _ => {
                 std::thread::sleep(POLL);
                 continue;
@@ -52,6 +55,16 @@ pub(super) fn run_group(
         end_group(&mut child, clean_up_time);
         return Ok(end);
     }
+}
+
+/// Whether the system stopped the command, since it read from or set a terminal that its group does not have.
+fn waits_for_terminal(child: &Child) -> bool {
+    // Its state is not taken, so that its end can be waited for.
+    let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let status = waitid(WaitId::Pid(Pid::from_child(child)), options);
+    let signal = status.ok().flatten().and_then(|one| one.stopping_signal());
+    let terminal = [Signal::TTIN, Signal::TTOU].map(Signal::as_raw);
+    signal.is_some_and(|signal| terminal.contains(&signal))
 }
 
 /// Ends the command and the programs of its process group. A server that it started has a group of its own.

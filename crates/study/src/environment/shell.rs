@@ -62,10 +62,19 @@ pub fn run_stoppable_command(
         .stderr(messages.try_clone().map_err(failed())?);
     match run_group(&mut shell, interrupt, Duration::MAX, CLEAN_UP_TIME).map_err(failed())? {
         CommandEnd::Exited(status) => successful(status, &read(&mut messages), option),
+        CommandEnd::AskedTerminal => Err(ExperimentError::Failed(asked_terminal(option))),
         CommandEnd::Stopped | CommandEnd::TimeLimit => Err(ExperimentError::Failed(format!(
             "the command of {option} was ended, since a stop was requested"
         ))),
     }
+}
+
+/// Describes a command that waited for the terminal.
+pub(super) fn asked_terminal(option: &str) -> String {
+    format!(
+        "the command of {option} asked for input from the terminal, which it does not have, and was ended; \
+         give passwords in a password file (PGPASSFILE), and let it ask nothing"
+    )
 }
 
 fn refuse_several_servers(target: &Target, option: &str) -> Result<(), ExperimentError> {
@@ -275,6 +284,17 @@ mod tests {
         );
         let silent = run_shell_command("exit 3", &target, "--restore").unwrap_err();
         assert!(silent.to_string().ends_with("it printed no message"));
+    }
+
+    #[test]
+    fn command_that_waits_for_the_terminal_is_ended_and_named() {
+        let target = Target::parse("postgres://u@h/d", |_| None).unwrap();
+        // The system sends this signal to the group of a program that reads from a terminal of another group.
+        let command = "kill -TTIN 0; sleep 600";
+        let interrupt = Interrupt::default();
+        let ended = run_stoppable_command(command, &target, "--restore", &interrupt);
+        let text = ended.unwrap_err().to_string();
+        assert!(text.contains("asked for input from the terminal"), "{text}");
     }
 
     #[test]
