@@ -209,7 +209,7 @@ pub(crate) fn proof_text(proof: &RemedyProof) -> String {
 }
 
 /// Returns a sentence with the first entries of a list; empty without any.
-fn listed(title: &str, entries: impl Iterator<Item = String>) -> String {
+pub(super) fn listed(title: &str, entries: impl Iterator<Item = String>) -> String {
     let entries: Vec<String> = entries.map(|text| one_line(&text, ENTRY_MAX)).collect();
     let shown = &entries[..entries.len().min(LISTED_MAX)];
     match entries.len() - shown.len() {

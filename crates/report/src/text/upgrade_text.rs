@@ -265,10 +265,14 @@ pub(crate) fn evidence_text(report: &UpgradeReport) -> String {
         counted(evidence.answers, "execution"),
         count(evidence.checksums),
     );
-    if evidence.unsteady > 0 {
-        text.push_str(&format!(
-            " Not compared, since the answers differ between runs of one version: {}.",
-            counted(evidence.unsteady, "statement")
+    if !evidence.unsteady.is_empty() {
+        let title = format!(
+            "Not compared, since the answers differ between runs of one version ({})",
+            counted(evidence.unsteady.len() as u64, "statement")
+        );
+        text.push_str(&upgrade_regression_text::listed(
+            &title,
+            evidence.unsteady.iter().cloned(),
         ));
     }
     if !evidence.rows_of_server.is_empty() {

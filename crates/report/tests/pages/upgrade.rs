@@ -274,11 +274,13 @@ fn upgrade_report_names_risks_units_confidence_and_the_time_of_a_remedy() {
     let mut compiled = plans::changed();
     compiled.plans[0].risks = vec![::plans::PlanRisk::Jit];
     report.plans = Some(plans::check(vec![compiled, plans::changed()]));
+    report.evidence.unsteady = vec!["select random()".to_owned()];
     let text = text_of(&report);
     let page = upgrade_page::render_html(&report);
     for expected in [
         "orders_customer_idx is not used any more; ",
         "it would be JIT-compiled; ",
+        "differ between runs of one version (1 statement): select random().",
         "interval of &gt;99.9 % confidence",
         "4,499 of 4,499 executions",
         "old 1.00 ms, 1 page read, new 9.00 ms, 3,120 pages read",

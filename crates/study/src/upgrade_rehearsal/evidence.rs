@@ -26,7 +26,7 @@ pub struct RehearsalEvidence {
     /// Executions whose values were compared by checksum.
     pub checksums: u64,
     /// Statements whose rows also differ between runs of one version. They do not count as other rows.
-    pub unsteady: u64,
+    pub unsteady: Vec<String>,
     /// Statements of which some executions could not be compared.
     pub incomplete: u64,
     /// Statements with other rows that read only catalogues, settings or the version of the server. They do not count as
@@ -83,7 +83,9 @@ impl RehearsalEvidence {
             unjudged: (all - judged) as u64,
             answers: rows.compared,
             checksums: rows.digests,
-            unsteady: changes.filter(|change| change.unsteady).count() as u64,
+            unsteady: (changes.filter(|change| change.unsteady))
+                .map(|change| change.sql.clone().unwrap_or_default())
+                .collect(),
             incomplete: rows.incomplete as u64,
             inconclusive: match comparison.verdict {
                 compare::Verdict::Inconclusive { reason, .. } => Some(reason),

@@ -357,7 +357,7 @@ fn workload_that_was_not_rehearsed_or_not_compared_is_undecided() {
         }),
         ("No answer", &|report| report.evidence.answers = 0),
         ("differ between runs of one version", &|report| {
-            report.evidence.unsteady = 3;
+            report.evidence.unsteady = vec!["select 1".to_owned(); 3];
         }),
         ("Give --restore", &|report| report.is_restored = false),
         ("into both versions", &|report| {

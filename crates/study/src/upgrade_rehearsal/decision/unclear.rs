@@ -300,10 +300,10 @@ fn answers(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<String> {
     if outcome.verdict.is_some() && evidence.answers == 0 {
         reasons.push("No answer of both versions could be compared.".to_owned());
     }
-    if evidence.unsteady as f64 > UNSTEADY_MAX * evidence.statements() as f64 {
+    if evidence.unsteady.len() as f64 > UNSTEADY_MAX * evidence.statements() as f64 {
         reasons.push(format!(
             "The answers of {} of {} statements differ between runs of one version, so that they could not be compared.",
-            evidence.unsteady,
+            evidence.unsteady.len(),
             evidence.statements()
         ));
     }
