@@ -74,6 +74,11 @@ fn gaps_of_which_a_log_was_read_again_end_at_the_first_new_event() {
 
 #[test]
 fn gap_of_a_log_that_is_read_again_ends_at_an_event_that_is_delivered_late() {
+    // One that is read from a pipe is live.
+    [false, true].into_iter().for_each(check_late_delivery);
+}
+
+fn check_late_delivery(is_live: bool) {
     let room = tempfile::tempdir().unwrap();
     let path = room.path().join("all.series");
     record_series(options(&path, 60), &statements_at(&[0, 10]));
@@ -91,7 +96,10 @@ fn gap_of_a_log_that_is_read_again_ends_at_an_event_that_is_delivered_late() {
     all.extend(of_session(1, &[40, 41]));
     all.extend(of_session(2, &[20, 21]));
     for new in [4, 0] {
-        let (again, notes) = noted(continued(&path));
+        let (again, notes) = noted(SeriesOptions {
+            is_live,
+            ..continued(&path)
+        });
         let status = record_series(again, &all);
         assert_eq!(status.events, new);
         let notes = notes.lock().unwrap().join("\n");
