@@ -80,9 +80,31 @@ const COMPUTATIONS: [&str; 20] = [
 ];
 
 /// Keywords before an expression in brackets.
-const KEYWORDS: [&str; 13] = [
-    "and", "as", "between", "case", "distinct", "else", "like", "not", "or", "select", "then",
-    "when", "where",
+const KEYWORDS: [&str; 24] = [
+    "all",
+    "and",
+    "any",
+    "as",
+    "between",
+    "case",
+    "distinct",
+    "else",
+    "except",
+    "exists",
+    "having",
+    "ilike",
+    "intersect",
+    "like",
+    "limit",
+    "not",
+    "offset",
+    "or",
+    "select",
+    "some",
+    "then",
+    "union",
+    "when",
+    "where",
 ];
 
 /// Returns how the rows of a statement depend on the server; `None` if no word of it shows that they do.
@@ -168,6 +190,9 @@ mod tests {
             "select (current_setting($1))::int",
             "select version() is distinct from $1",
             "select case when (version()) like ($1) and not (version() = $2) then ($3) else ($4) end",
+            "select version() = any ($1)",
+            "select version() <> all ($1) or version() ilike some (array[$2])",
+            "select exists (select version()) union (select $1 = version()) limit ($2)",
             "select oid, typname from pg_type where typname in ($1, $2)",
             "select name, setting from pg_settings",
             "select current_database(), inet_server_port()",
@@ -190,6 +215,12 @@ mod tests {
             ("select app.f(version())", "version"),
             ("select f($1), version()", "version"),
             ("select \"Select\"($1), VERSION()", "version"),
+            ("select version() = \"any\"($1)", "version"),
+            ("select version() = any (select v from orders)", "version"),
+            (
+                "select version() where exists (select from orders)",
+                "version",
+            ),
             ("select version(); select ctid from orders", "ctid"),
             ("update orders set n = $1 returning xmin", "xmin"),
         ] {

@@ -1,11 +1,14 @@
 //! `rehearse upgrade --clone-command`: refusals, failures, interrupts, and a rehearsal on clones.
 
 use std::path::Path;
-use std::process::Stdio;
-use std::time::Instant;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use super::super::{PATIENCE, command, rehearse};
 use super::upgrading::{can_rehearse, old_server, workload};
+
+/// File that is locked while clones are made and used.
+const LOCK: &str = "x.upgrade.clones.lock";
 
 /// Returns the arguments of a rehearsal with a workload, an old server and an output, on clones that these commands make and
 /// drop.
@@ -42,6 +45,40 @@ fn attempt(
     (done.status.code(), text, dropped)
 }
 
+/// Starts a rehearsal whose clone command does not end, and waits until this has written its process into the file `begun`.
+/// Returns the rehearsal and that process. The drop command writes the names of clones into the file `released`.
+fn start_cloning(directory: &Path, workload: &str, from: &str) -> (Child, String) {
+    let at = |name: &str| directory.join(name).display().to_string();
+    let clone = format!("echo $$ >{}; exec sleep 600", at("begun"));
+    let drop = format!("echo $REHEARSE_CLONE >>{}", at("released"));
+    let output = at("x.upgrade");
+    let mut arguments = arguments([workload, from, &output], [&clone, &drop]);
+    arguments.push("--no-restore");
+    // After a failed test it must not keep a pipe of the tests open.
+    let mut started = command(&arguments);
+    started.stdout(Stdio::null()).stderr(Stdio::null());
+    (started.spawn().unwrap(), written_line(&at("begun")))
+}
+
+/// Waits until a file has a line, and returns this.
+fn written_line(path: &str) -> String {
+    let begun = Instant::now();
+    loop {
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        if let Some(line) = written.strip_suffix('\n') {
+            return line.to_owned();
+        }
+        assert!(begun.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn kill(signal: &str, process: &str) {
+    let mut kill = std::process::Command::new("kill");
+    let ended = kill.args([signal, process]).status().unwrap();
+    assert!(ended.success());
+}
+
 #[test]
 fn clone_command_that_fails_or_prints_no_clone_is_reported_and_its_clone_dropped() {
     let directory = tempfile::tempdir().unwrap();
@@ -74,6 +111,7 @@ fn clone_command_that_fails_or_prints_no_clone_is_reported_and_its_clone_dropped
         assert!(!text.contains("geheim"), "{clone}: {text}");
         assert_eq!(dropped, expected, "{clone}");
         assert!(!directory.path().join("x.upgrade").exists(), "{text}");
+        assert!(!directory.path().join(LOCK).exists(), "{text}");
     }
 }
 
@@ -89,6 +127,7 @@ fn rehearsal_that_is_refused_makes_no_clone_and_drops_none() {
         assert!(text.contains(message), "{text}");
         assert_eq!((code, dropped.as_str()), (Some(exit), ""), "{text}");
         assert!(!Path::new(&at("made")).exists(), "{text}");
+        assert!(!Path::new(&at(LOCK)).exists(), "{text}");
     };
     let short = ["--no-restore", "--within", "1s"];
     refused(&short, 2, "--within 1.00s is too short");
@@ -103,32 +142,65 @@ fn rehearsal_that_is_refused_makes_no_clone_and_drops_none() {
 #[test]
 fn rehearsal_that_is_interrupted_while_it_clones_ends_the_command_and_drops_the_clone() {
     let directory = tempfile::tempdir().unwrap();
-    let at = |name: &str| directory.path().join(name).display().to_string();
     let workload = workload(directory.path(), "SELECT 1");
     let (_server, from) = old_server("");
-    let (output, dropped) = (at("x.upgrade"), at("dropped"));
-    let clone = format!("echo $$ >{}; sleep 600", at("begun"));
-    let drop = format!("echo $REHEARSE_CLONE >{dropped}");
-    let mut arguments = arguments([&workload, &from, &output], [&clone, &drop]);
-    arguments.push("--no-restore");
-    let mut child = command(&arguments).stderr(Stdio::null()).spawn().unwrap();
-    let begun = Instant::now();
-    while !std::fs::read_to_string(at("begun")).is_ok_and(|text| text.ends_with('\n')) {
-        assert!(begun.elapsed() < PATIENCE);
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    let ended = std::process::Command::new("kill")
-        .arg(child.id().to_string())
-        .status();
-    assert!(ended.unwrap().success());
+    let (mut child, process) = start_cloning(directory.path(), &workload, &from);
+    kill("-TERM", &child.id().to_string());
     assert_eq!(child.wait().unwrap().code(), Some(3));
-    let process = std::fs::read_to_string(at("begun")).unwrap();
-    assert!(!Path::new("/proc").join(process.trim()).exists());
-    let name = std::fs::read_to_string(&dropped).unwrap();
+    assert!(!Path::new("/proc").join(process).exists());
+    let name = std::fs::read_to_string(directory.path().join("released")).unwrap();
     assert!(
         name.starts_with("rehearse-x-") && name.ends_with("-old\n"),
         "{name}"
     );
+    assert!(!directory.path().join(LOCK).exists());
+}
+
+#[test]
+fn second_start_while_clones_are_made_is_refused_and_neither_makes_nor_drops_any() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let workload = workload(directory.path(), "SELECT 1");
+    let (_server, from) = old_server("");
+    let (mut child, _) = start_cloning(directory.path(), &workload, &from);
+    assert!(at(LOCK).exists());
+    let clone = format!("touch {}", at("made").display());
+    for options in [&["--no-restore"][..], &["--no-restore", "--resume"]] {
+        let (code, text, dropped) = attempt(directory.path(), &from, &clone, options);
+        assert_eq!((code, dropped.as_str()), (Some(3), ""), "{text}");
+        for part in [
+            &format!(
+                "process {} makes or uses its clones rehearse-x-",
+                child.id()
+            ),
+            "wait for its end, or stop it, or give another -o",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(!at("made").exists() && at(LOCK).exists(), "{text}");
+    }
+    assert!(!at("released").exists());
+    kill("-TERM", &child.id().to_string());
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+    assert!(at("released").exists() && !at(LOCK).exists());
+}
+
+#[test]
+fn lock_of_a_rehearsal_that_was_killed_while_it_cloned_refuses_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let workload = workload(directory.path(), "SELECT 1");
+    let (_server, from) = old_server("");
+    let (mut child, process) = start_cloning(directory.path(), &workload, &from);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    kill("-KILL", &process);
+    assert!(directory.path().join(LOCK).exists());
+    let options = ["--no-restore", "--resume"];
+    let (code, text, dropped) = attempt(directory.path(), &from, "exit 7", &options);
+    assert!(text.contains("exit status: 7"), "{text}");
+    assert_eq!(code, Some(3), "{text}");
+    assert_eq!(dropped, "old '' unset\nnew '' unset\nold '' unset\n");
+    assert!(!directory.path().join(LOCK).exists());
 }
 
 #[test]
@@ -165,4 +237,5 @@ fn rehearsal_on_clones_upgrades_the_new_one_reports_the_commands_and_drops_both(
     assert!(report["inspection"].to_string().contains("public.events"));
     let dropped = std::fs::read_to_string(&dropped).unwrap();
     assert_eq!(dropped, format!("old {old}\nnew {new}\n"));
+    assert!(!Path::new(&at(LOCK)).exists());
 }

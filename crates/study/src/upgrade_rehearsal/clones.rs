@@ -7,6 +7,7 @@ use connect::Target;
 use sha2::{Digest, Sha256};
 use workload::WorkloadReader;
 
+use super::clone_lock::CloneLock;
 use super::data_copy::CopySide;
 use super::own_servers::{ClonedFrom, OwnServers};
 use super::rehearsal_plan::{exists, lock, place_of, plain_name};
@@ -68,8 +69,8 @@ struct Clones<'a> {
 /// cloned. Its servers are replaced by the clones.
 ///
 /// # Errors
-/// If a command fails, prints no URL, or prints that of the cloned server; also as
-/// [`rehearse_upgrade`](super::rehearse_upgrade). Clones are removed after an error, too.
+/// If a command fails, prints no URL, or prints that of the cloned server; if another process makes or uses clones for this output;
+/// also as [`rehearse_upgrade`](super::rehearse_upgrade). Clones are removed after an error, too.
 pub fn rehearse_on_clones(
     request: UpgradeRequest<'_>,
     clone_request: &CloneRequest,
@@ -78,13 +79,15 @@ pub fn rehearse_on_clones(
     display: &mut dyn ProofDisplay,
     finish: FinishProof<'_>,
 ) -> Result<UpgradeReport, Failure> {
-    if request.output.symlink_metadata().is_ok() && !request.resume {
-        return Err(exists(request.output));
-    }
     // Nothing is made for a rehearsal that is refused.
     time_needed::refuse_too_short(&request, whole)?;
     data_source(&clone_request.place, whole, &[])?;
-    // The clones of a rehearsal that runs are left alone.
+    // Clones of a rehearsal that runs have the same names, and are left alone.
+    let name = clone_name(request.output);
+    let _clone_lock = CloneLock::take(request.output, &name)?;
+    if request.output.symlink_metadata().is_ok() && !request.resume {
+        return Err(exists(request.output));
+    }
     let known = request.resume && request.output.exists();
     let locked = known.then(|| lock(request.output)).transpose()?;
     let identity = ServerIdentity::read(request.from)?;
@@ -92,7 +95,7 @@ pub fn rehearse_on_clones(
         request: clone_request,
         production: request.from,
         interrupt,
-        name: clone_name(request.output),
+        name,
         version: identity.major(),
         begun: Vec::new(),
     };

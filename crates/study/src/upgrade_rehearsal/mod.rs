@@ -12,6 +12,7 @@
 
 mod assemble;
 mod client_programs;
+mod clone_lock;
 mod clones;
 mod copied_settings;
 mod data_comparison;

@@ -161,7 +161,8 @@ mod tests {
              GRANT USAGE ON SCHEMA app TO app; CREATE TABLE app.t (id int, tenant text); \
              INSERT INTO app.t SELECT i, 'x' FROM generate_series(1, 1000) i; ANALYZE app.t; \
              ALTER TABLE app.t ENABLE ROW LEVEL SECURITY; CREATE POLICY own ON app.t USING (tenant = 'x'); \
-             GRANT SELECT ON app.t TO app; CREATE TABLE app.secret (id int)";
+             GRANT SELECT ON app.t TO app; CREATE TABLE app.secret (id int); CREATE SEQUENCE ids; \
+             CREATE FUNCTION f() RETURNS bigint IMMUTABLE LANGUAGE sql AS 'SELECT nextval(''ids'')'";
         connection.query(setup).unwrap();
         let example = |sequence: u64, user: &str, sql: &str| Example {
             session: 1,
@@ -198,6 +199,7 @@ mod tests {
                     expected(5, "app"),
                     expected(6, "postgres"),
                     expected(7, "app"),
+                    expected(8, "postgres"),
                 ],
             }),
             ..ExpectedStatement::default()
@@ -210,6 +212,8 @@ mod tests {
             example(4, "postgres", "SELECT count(*) FROM app.t"),
             example(6, "postgres", "SELECT count(*) FROM app.t"),
             example(7, "app", "SELECT 'geheim'::uuid"),
+            // The planner executes a function that is declared immutable.
+            example(8, "postgres", "SELECT f()"),
         ];
         let examples: HashMap<(u64, u64), Example> = examples
             .into_iter()
@@ -231,11 +235,14 @@ mod tests {
         assert_eq!(
             reasons,
             [
+                "cannot execute nextval() in a read-only transaction",
                 "invalid input syntax for type uuid: \"…\"",
                 "permission denied for table secret",
                 "the server has no role nobody",
                 "the workload has no such execution",
             ]
         );
+        let called = connection.value("SELECT is_called FROM ids").unwrap();
+        assert_eq!(called.as_deref(), Some("f"));
     }
 }
