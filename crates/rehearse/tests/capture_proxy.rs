@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use postgres::{Client, NoTls};
 use sandbox::{Endpoint, Sandbox};
@@ -373,7 +373,8 @@ fn a_full_disk_harms_no_traffic() {
         sent += 1;
         texts.push(format!("SELECT '{text}'"));
         // A fast machine would fill the disk before anything was made safe.
-        while sent == 10 && !is_any_event_safe(directory.path()) {
+        let sent_at = SystemTime::now();
+        while sent == 10 && !is_safe_since(directory.path(), sent_at) {
             assert!(begun.elapsed() < PATIENCE, "no event was made safe");
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -428,11 +429,18 @@ fn of_a_folder_that_is_taken_away_nothing_is_promised() {
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
-/// Returns whether a recording can be recovered: a footer file exists for its last row group.
-fn is_any_event_safe(directory: &Path) -> bool {
+/// Whether a footer file was written after a moment, so that the events before it can be recovered.
+fn is_safe_since(directory: &Path, moment: SystemTime) -> bool {
     let listing = std::fs::read_dir(directory.join("a.workload.partial")).unwrap();
-    let mut names = listing.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.any(|name| name.starts_with("events-") && name.ends_with(".footer"))
+    let mut footers = listing.map(Result::unwrap).filter(|entry| {
+        let name = entry.file_name().into_string().unwrap();
+        name.starts_with("events-") && name.ends_with(".footer")
+    });
+    // An earlier footer may have the connection only. One that is replaced at this moment is read again.
+    footers.any(|entry| {
+        let metadata = entry.metadata().and_then(|one| one.modified());
+        metadata.is_ok_and(|modified| modified > moment)
+    })
 }
 
 /// Pseudo-random numbers (SplitMix64).

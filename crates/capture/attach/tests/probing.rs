@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -294,10 +295,27 @@ fn no_record_of_a_process_follows_that_of_its_end_although_bytes_are_lost() {
     assert!(positions.get() > 0);
 }
 
+/// Waits until the server process of the only session waits for its next request.
+fn wait_until_the_session_reads(endpoint: &Endpoint) {
+    let mut other = test_support::connect(endpoint);
+    let own = "SELECT pg_backend_pid()";
+    let own: i32 = other.query_one(own, &[]).unwrap().get(0);
+    let reads = "SELECT bool_and(coalesce(wait_event = 'ClientRead', false)) FROM pg_stat_activity \
+        WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    while !other.query_one(reads, &[]).unwrap().get::<_, bool>(0) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    drop(other);
+    while Path::new(&format!("/proc/{own}")).exists() {
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn session_that_was_there_before_is_marked_and_counted_at_the_end() {
     let (server, endpoint) = test_support::server().start();
     let mut client = test_support::connect(&endpoint);
+    wait_until_the_session_reads(&endpoint);
     let Some(probing) = attach(by_directory(&server), RING_BYTES_DEFAULT) else {
         return;
     };

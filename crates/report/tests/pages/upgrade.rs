@@ -45,6 +45,7 @@ fn regression() -> UpgradeRegression {
             ratio: 2.1,
             low: Some(1.9),
             high: Some(2.4),
+            mean_high: None,
         }),
         after: None,
         old_work: work(1.0, 1.0),

@@ -386,11 +386,7 @@ fn factors(comparison: &Comparison) -> HashMap<String, MeasuredFactor> {
     all.filter_map(|one| {
         let measure = one.service.measure();
         let found = one.service.ratio(measure)?;
-        let factor = MeasuredFactor {
-            ratio: found.value,
-            low: found.interval.map(|interval| interval.low),
-            high: found.interval.map(|interval| interval.high),
-        };
+        let factor = MeasuredFactor::new(found, one.service.mean_ratio);
         Some((one.fingerprint.to_string(), factor))
     })
     .collect()
@@ -429,6 +425,7 @@ mod tests {
                 ratio: 0.9,
                 low: Some(0.8),
                 high: Some(high),
+                mean_high: None,
             })
         };
         let mut one = UpgradeRegression {

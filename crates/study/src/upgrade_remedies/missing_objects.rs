@@ -102,10 +102,15 @@ impl StatementSearch<'_> {
             return Ok(None);
         };
         let mut needed = lacking((old_state, new_state), Some(&tables));
-        let in_place: Vec<&String> = (self.result.missing.iter())
-            .flat_map(|one| &one.statements)
-            .collect();
-        needed.retain(|one| one.statements.iter().all(|text| in_place.contains(&text)));
+        needed.retain(|one| self.is_in_place(one));
         Ok(joined_remedy(needed))
+    }
+
+    /// Whether all statements of a remedy were put in place.
+    pub(super) fn is_in_place(&self, remedy: &RegressionRemedy) -> bool {
+        let missing = self.result.missing.iter();
+        let in_place: Vec<&String> = missing.flat_map(|one| &one.statements).collect();
+        let mut statements = remedy.statements.iter();
+        statements.all(|text| in_place.contains(&text))
     }
 }

@@ -15,6 +15,8 @@ const MEASURED_MAX: usize = 3;
 /// Executions with another plan on the new server.
 struct OtherPlans {
     examples: Vec<Example>,
+    /// Number of executions that were planned.
+    planned: usize,
     /// Plans of the first one on the old server and on the new one.
     first: (Plan, Plan),
 }
@@ -31,8 +33,11 @@ impl StatementSearch<'_> {
         found: &mut Vec<UpgradeRegression>,
     ) -> Result<(), String> {
         let is_worse = statement.sign.is_some() || !found.is_empty();
-        let was_tried = |one: &UpgradeRegression| one.remedy.is_none() && !one.tried.is_empty();
-        if !is_worse || found.iter().any(was_tried) || statement.others.is_empty() {
+        let is_explained = |one: &UpgradeRegression| match &one.remedy {
+            Some(remedy) => !self.is_in_place(remedy),
+            None => !one.tried.is_empty(),
+        };
+        if !is_worse || found.iter().any(is_explained) || statement.others.is_empty() {
             return Ok(());
         }
         let mode = self.mode(&statement.sets)?;
@@ -52,16 +57,15 @@ impl StatementSearch<'_> {
         regression.note = Some(format!(
             "It has another plan for {} of {} other executions: {new} instead of {old}.{note}",
             other.examples.len(),
-            statement.others.len()
+            other.planned
         ));
-        // Without a difference, the first values explain nothing.
-        let is_of_answers = |one: &UpgradeRegression| {
-            matches!(
-                one.sign,
-                RegressionSign::OtherRows | RegressionSign::OtherOrder
-            )
+        // An entry of the replays that the first values do not explain. Others are findings of their own.
+        let is_explained_now = |one: &UpgradeRegression| {
+            matches!(one.sign, RegressionSign::Slower | RegressionSign::Suspected)
+                && one.remedy.is_none()
+                && one.sample_dependence.is_none()
         };
-        found.retain(|one| one.remedy.is_some() || is_of_answers(one));
+        found.retain(|one| !is_explained_now(one));
         found.push(regression);
         Ok(())
     }
@@ -81,6 +85,7 @@ impl StatementSearch<'_> {
             .filter(is_of_session)
             .cloned()
             .collect();
+        let planned = others.len();
         let pairs = self.plans_of_both(&others, mode)?;
         let mut differing =
             (others.into_iter().zip(pairs)).filter(|(_, (old, new))| old.shape() != new.shape());
@@ -89,6 +94,10 @@ impl StatementSearch<'_> {
         };
         let mut examples = vec![example];
         examples.extend(differing.map(|(example, _)| example));
-        Ok(Some(OtherPlans { examples, first }))
+        Ok(Some(OtherPlans {
+            examples,
+            planned,
+            first,
+        }))
     }
 }

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use statistics::Ratio;
 
 /// Kind of a remedy.
 #[derive(
@@ -113,6 +114,28 @@ pub struct MeasuredFactor {
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
+    /// Upper end of the interval of the mean, which slow executions of rare values raise; `null` if it is not known.
+    #[serde(default)]
+    pub mean_high: Option<f64>,
+}
+
+impl MeasuredFactor {
+    /// Returns the factor of a ratio. `mean` is that of the mean.
+    pub(crate) fn new(found: Ratio, mean: Option<Ratio>) -> Self {
+        let mean = mean.and_then(|mean| mean.interval);
+        MeasuredFactor {
+            ratio: found.value,
+            low: found.interval.map(|interval| interval.low),
+            high: found.interval.map(|interval| interval.high),
+            mean_high: mean.map(|interval| interval.high),
+        }
+    }
+
+    /// Whether neither the ratio nor that of the mean can exceed a limit.
+    pub(crate) fn is_within(&self, limit: f64) -> bool {
+        let is_within = |high: Option<f64>| high.is_some_and(|high| high <= limit);
+        is_within(self.high) && is_within(self.mean_high)
+    }
 }
 
 /// Plan that depends on the sample.

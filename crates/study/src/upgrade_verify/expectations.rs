@@ -76,11 +76,7 @@ impl UpgradeExpectations {
                 fingerprint: fingerprint.clone(),
                 sql: one.sql.clone().unwrap_or_default(),
                 captured: captured.get(&one.fingerprint).copied(),
-                factor: mean.map(|found| MeasuredFactor {
-                    ratio: found.value,
-                    low: found.interval.map(|interval| interval.low),
-                    high: found.interval.map(|interval| interval.high),
-                }),
+                factor: mean.map(|found| MeasuredFactor::new(found, mean)),
                 plans: None,
             };
             statements.insert(fingerprint, expected);

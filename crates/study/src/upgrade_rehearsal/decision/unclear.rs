@@ -63,12 +63,12 @@ fn suspected(report: &UpgradeReport, outcome: &Outcome<'_>) -> Option<String> {
 /// nothing.
 fn slower_alone(report: &UpgradeReport) -> Option<String> {
     let is_open = |one: &&UpgradeRegression| {
-        let high = replayed(one).map(|factor| factor.high);
+        let limit = 1.0 + report.margin;
         one.sign == RegressionSign::Work
             && one.status == RemedyStatus::NotFound
             && one.sample_dependence.is_none()
             && !reads_more(one)
-            && high.is_some_and(|high| high.is_none_or(|high| high > 1.0 + report.margin))
+            && replayed(one).is_some_and(|factor| !factor.is_within(limit))
     };
     let names: Vec<String> = (report.regressions.iter().filter(is_open))
         .map(|one| beginning(&one.sql))

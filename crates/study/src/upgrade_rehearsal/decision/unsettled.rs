@@ -4,7 +4,7 @@
 use compare::StatementComparison;
 
 use super::super::result::{RemedyProof, UpgradeReport};
-use crate::upgrade_remedies::{RegressionSign, RemedyStatus};
+use crate::upgrade_remedies::{RegressionSign, RemedyStatus, UpgradeRegression};
 
 /// Returns what was found without the remedies, and what the replays with them neither show again nor disprove.
 pub(super) fn reasons(report: &UpgradeReport) -> Vec<String> {
@@ -58,15 +58,17 @@ fn is_unsettled(report: &UpgradeReport, with: &RemedyProof, one: &StatementCompa
     if again.any(|other| other.fingerprint == one.fingerprint) {
         return false;
     }
-    let fingerprint = one.fingerprint.to_string();
-    let known = report.regressions.iter().find(|known| {
-        known.fingerprint == fingerprint
-            && matches!(
-                known.sign,
-                RegressionSign::Slower | RegressionSign::Suspected
-            )
+    lacks_remedy(&report.regressions, &one.fingerprint.to_string())
+}
+
+/// Whether a statement that is slower has no remedy for some of its values.
+fn lacks_remedy(all: &[UpgradeRegression], fingerprint: &str) -> bool {
+    let slower = all.iter().filter(|one| {
+        one.fingerprint == fingerprint
+            && matches!(one.sign, RegressionSign::Slower | RegressionSign::Suspected)
     });
-    known.is_none_or(|known| known.status == RemedyStatus::NotFound)
+    let statuses: Vec<RemedyStatus> = slower.map(|one| one.status).collect();
+    statuses.is_empty() || statuses.contains(&RemedyStatus::NotFound)
 }
 
 fn counted(number: usize, one: &str, many: &str, rest: &str) -> Option<String> {
@@ -74,5 +76,23 @@ fn counted(number: usize, one: &str, many: &str, rest: &str) -> Option<String> {
         0 => None,
         1 => Some(format!("1 {one}, and {rest}.")),
         number => Some(format!("{number} {many}, and {rest}.")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slower_statement_with_values_without_a_remedy_is_not_settled() {
+        let entry = |status| UpgradeRegression {
+            status,
+            ..UpgradeRegression::new("1", "", RegressionSign::Slower)
+        };
+        let proved = entry(RemedyStatus::Proved);
+        let other_values = entry(RemedyStatus::NotFound);
+        assert!(!lacks_remedy(std::slice::from_ref(&proved), "1"));
+        assert!(lacks_remedy(&[proved.clone(), other_values], "1"));
+        assert!(lacks_remedy(&[proved], "2"));
     }
 }

@@ -105,7 +105,7 @@ fn statements_that_look_slower_are_named_and_those_left_out_are_counted() {
 
 #[test]
 fn time_of_a_statement_alone_is_no_objection_if_the_replays_judge_it() {
-    let alone = |factor: Option<(f64, f64)>| {
+    let alone = |factor: Option<(f64, f64, f64)>| {
         let mut worse = report(Some(Verdict::Same));
         let mut one = regression(RegressionSign::Work, RemedyStatus::NotFound);
         let work = |ms| {
@@ -116,17 +116,21 @@ fn time_of_a_statement_alone_is_no_objection_if_the_replays_judge_it() {
         };
         (one.old_work, one.new_work) = (work(17.8), work(27.6));
         one.sql = "select town".to_owned();
-        one.before = factor.map(|(low, high)| MeasuredFactor {
+        one.before = factor.map(|(low, high, mean_high)| MeasuredFactor {
             ratio: 1.0,
             low: Some(low),
             high: Some(high),
+            mean_high: Some(mean_high),
         });
         worse.regressions = vec![one];
         decide(&worse)
     };
     assert_eq!(alone(None).0, UpgradeDecision::NoGo);
-    assert_eq!(alone(Some((0.97, 1.03))).0, UpgradeDecision::Go);
-    let (decision, reasons) = alone(Some((0.84, 1.27)));
+    assert_eq!(alone(Some((0.97, 1.03, 1.02))).0, UpgradeDecision::Go);
+    // Rare values can be slower without another median.
+    let rare = alone(Some((0.97, 1.03, 1.4))).0;
+    assert_eq!(rare, UpgradeDecision::Undecided);
+    let (decision, reasons) = alone(Some((0.84, 1.27, 1.2)));
     assert_eq!(decision, UpgradeDecision::Undecided);
     let expected = "1 statement looks slower alone, with another plan, but not in the replays, and chance could not be ruled out: \
         select town. To decide, give more time with --within.";
