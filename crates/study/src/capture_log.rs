@@ -10,7 +10,7 @@ use capture_sink::{
 };
 use transform::Slicer;
 use transform::mask::Masker;
-use workload::series::HeldEvent;
+use workload::series::{HeldEvent, PossibleGap};
 use workload::{
     EventRef, MaskNote, Provenance, Recipient, ServerEvent, Session, SliceAccount, SliceNote,
     SourceFile, StartingPoint,
@@ -283,6 +283,10 @@ impl<S: EventSink> EventSink for InterruptibleSink<'_, S> {
 
     fn note_several_servers(&mut self) -> Result<(), SinkError> {
         self.sink.note_several_servers()
+    }
+
+    fn note_possible_gaps(&mut self, gaps: &[PossibleGap]) -> Result<(), SinkError> {
+        self.sink.note_possible_gaps(gaps)
     }
 
     fn needs_held(&self) -> bool {

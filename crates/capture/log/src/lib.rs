@@ -62,7 +62,7 @@ use serde::{Deserialize, Serialize};
 use workload::SourceFile;
 
 use assemble::Assembler;
-use capture_sink::EventSink;
+use capture_sink::{EventSink, SinkError};
 use input::Window;
 use read_loop::{ReadTask, read};
 use recognise::{RecognisedFormat, recognise};
@@ -295,6 +295,8 @@ pub fn capture(options: LogOptions<'_>, sink: &mut dyn EventSink) -> Result<LogR
             // Before the first of its events, which a series may leave out.
             capture.assembler.note_several_servers()?;
         }
+        // Also before the events, since a kill can follow them.
+        capture.note_possible_gaps()?;
         capture.read_source(source, turn)?;
     }
     capture.finish(left_out)
@@ -398,8 +400,15 @@ impl LogCapture<'_, '_> {
         }
     }
 
+    /// Notes the times for which a file may be missing.
+    fn note_possible_gaps(&mut self) -> Result<(), SinkError> {
+        let gaps = self.series.possible_gaps();
+        self.assembler.note_possible_gaps(&gaps)
+    }
+
     /// Settles all sessions, and returns the report of the capture.
     fn finish(mut self, left_out: Vec<ExcludedFile>) -> Result<LogReport, LogError> {
+        self.note_possible_gaps()?;
         self.series.release(&mut self.assembler)?;
         let (mut reconciliation, names_note) = self.assembler.finish()?;
         if let Some(report) = self.reports.last_mut() {

@@ -18,27 +18,27 @@
 //! read twice, and files that do not overlap cost one comparison an entry.
 
 mod boundary_messages;
+mod joints;
 mod report;
 
 use std::collections::{HashMap, VecDeque};
 
+use workload::series::PossibleGap;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::assemble::Assembler;
 use super::entry::{Entry, SessionIdentity};
 use super::prefix::Prefix;
-use super::rotation_name::{is_next_file, rotation_number, stem};
+use super::rotation_name::{is_next_file, stem};
 use super::sources::Source;
 use super::{LogError, LogFormat, UnreadableReason};
 use crate::reconcile::Location;
 use boundary_messages::{BoundaryMessages, DISORDER_US, HeldEntry};
+use joints::{GAP_MIN_US, Joints};
 pub use report::{Gap, Overlap, SeriesReport};
 
 /// Tolerated overlap of two files of one series, since lines are slightly out of time order.
 const SLACK_US: i64 = 2_000_000;
-
-/// Minimum duration of a reported gap.
-const GAP_MIN_US: i64 = 60_000_000;
 
 /// Number of entries of a file's beginning that are compared.
 pub(super) const SAMPLE_ENTRIES: usize = 256;
@@ -130,9 +130,7 @@ pub(super) struct Series {
     unit_us: i64,
     /// Series whose messages were found to be those of a stream.
     same: HashMap<String, usize>,
-    joints: Vec<Gap>,
-    spans_us: Vec<i64>,
-    numbered: HashMap<String, Vec<u32>>,
+    joints: Joints,
     report: SeriesReport,
 }
 
@@ -387,9 +385,7 @@ impl Series {
             .map(|source| unit_us(&source.sample, &[EntryKey::NEVER]));
         let coarsest = units.max().unwrap_or(1_000);
         for source in &sources {
-            let name = source.input.name();
-            let (stem, number) = (stem(&name), rotation_number(&name));
-            series.numbered.entry(stem).or_default().extend(number);
+            series.joints.note_file(&source.input.name());
             if let Some(recognised) = &source.recognised {
                 series.watches.push(Watch {
                     source: source.number,
@@ -501,7 +497,7 @@ impl Series {
             if let Some(stream) = self.streams.get(turn.stream) {
                 turn.continues = is_next_file(&stream.name, &name)
                     .unwrap_or(first_us - stream.last_us < GAP_MIN_US);
-                self.joints.push(Gap {
+                self.joints.join(Gap {
                     before: stream.name.clone(),
                     after: name.clone(),
                     from_us: stream.last_us,
@@ -579,7 +575,7 @@ impl Series {
         if turn.name.is_empty() {
             return;
         }
-        self.spans_us.push(last_us - turn.begins_us);
+        self.joints.note_span(last_us - turn.begins_us);
         if let Some(mut overlap) = turn.overlap {
             overlap.lines = turn.duplicates;
             overlap.to_us = overlap.to_us.min(last_us);
@@ -627,32 +623,18 @@ impl Series {
         Ok(())
     }
 
+    /// Returns the times for which a file may be missing, as far as the files read so far show.
+    pub(super) fn possible_gaps(&self) -> Vec<PossibleGap> {
+        self.joints.possible_gaps()
+    }
+
     /// Returns how the files fit together.
     pub(super) fn finish(mut self) -> SeriesReport {
-        self.spans_us.sort_unstable();
-        let typical_us = self.spans_us.get(self.spans_us.len() / 2).copied();
-        let least_us = GAP_MIN_US.max(typical_us.unwrap_or(0) / 2);
-        let joints = self.joints.into_iter();
-        self.report.gaps = joints
-            .filter(|joint| joint.to_us - joint.from_us > least_us)
-            .collect();
-        for (stem, mut numbers) in self.numbered {
-            numbers.sort_unstable();
-            let present = |number: &u32| numbers.binary_search(number).is_ok();
-            let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else {
-                continue;
-            };
-            let missing = (*first..*last).filter(|number| !present(number));
-            let names = missing.map(|number| format!("{stem}.{number}"));
-            self.report.missing.extend(names.take(MISSING_MAX));
-        }
-        self.report.missing.sort();
+        self.report.gaps = self.joints.gaps();
+        self.report.missing = self.joints.missing();
         self.report
     }
 }
-
-/// Maximum number of missing names listed for one series.
-const MISSING_MAX: usize = 100;
 
 impl EntryKey {
     /// A placeholder for a file with millisecond times.

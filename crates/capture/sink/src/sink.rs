@@ -1,6 +1,6 @@
 //! Defines the destination of captured events.
 
-use workload::series::HeldEvent;
+use workload::series::{HeldEvent, PossibleGap};
 use workload::{ArchiveError, Event, EventRef, ServerEvent, Session, WorkloadWriter};
 
 /// Error of a sink, in the words for the user.
@@ -75,6 +75,15 @@ pub trait EventSink {
     /// # Errors
     /// If it cannot be stored; the capture ends.
     fn note_several_servers(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    /// Notes the times for which a file of the source may be missing: all that are known so far.
+    ///
+    /// # Errors
+    /// If they cannot be stored; the capture ends.
+    fn note_possible_gaps(&mut self, gaps: &[PossibleGap]) -> Result<(), SinkError> {
+        let _ = gaps;
         Ok(())
     }
 

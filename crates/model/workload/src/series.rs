@@ -18,6 +18,7 @@ mod account;
 mod checkpoint;
 mod join;
 mod parts;
+mod possible_gap;
 mod protection;
 mod recovered;
 mod running;
@@ -39,6 +40,7 @@ pub(crate) use checkpoint::CHECKPOINT_FILE;
 pub use checkpoint::{ClosedPart, PartCheckpoint};
 pub use join::SessionJoiner;
 pub use parts::{Series, SeriesPart, UnfinishedPart, part_name, remove_leftovers};
+pub use possible_gap::PossibleGap;
 pub use protection::SeriesProtection;
 pub(crate) use recovered::{RecoveredPart, refuse_captured_again};
 pub use recovered::{limit_to_lost_part, note_complete_parts};
@@ -200,6 +202,9 @@ pub struct SeriesInfo {
     /// Time ranges in which nothing was captured, the earliest first.
     #[serde(default)]
     pub gaps: Vec<SeriesGap>,
+    /// Time ranges for which a file of a log may be missing, the earliest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub possible_gaps: Vec<PossibleGap>,
 }
 
 impl SeriesInfo {
@@ -231,6 +236,7 @@ impl SeriesInfo {
             has_several_servers: false,
             captures: 1,
             gaps: Vec::new(),
+            possible_gaps: Vec::new(),
         }
     }
 

@@ -58,14 +58,19 @@ fn from_log(options: &CaptureLog) -> Result<ExitStatus, Failure> {
     if options.follow && captured.report.reconciliation.lines == 0 {
         terminal::note("nothing was written to the log while it was followed");
     }
-    let repeated = captured.written_series.as_ref();
-    let repeated = repeated.map_or(0, |series| series.repeated_events);
+    let written = captured.written_series.as_ref();
+    let (repeated, in_gaps) = written.map_or((0, 0), |series| {
+        (series.repeated_events, series.repeated_in_gaps)
+    });
     let has_none = captured.statements == 0 && captured.slice.is_none() && !options.follow;
     let is_empty = has_none && repeated == 0;
     if has_none && repeated > 0 {
-        terminal::note(&format!(
-            "nothing new: all {repeated} events are in the series"
-        ));
+        terminal::note(&match in_gaps {
+            0 => format!("nothing new: all {repeated} events are in the series"),
+            _ => format!(
+                "nothing was added: of {repeated} events, {in_gaps} ended in a gap of the series, and it has the others"
+            ),
+        });
     }
     if is_empty {
         terminal::note(NO_STATEMENT);

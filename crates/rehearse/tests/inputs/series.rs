@@ -256,3 +256,54 @@ fn missing_and_damaged_parts_are_refused_only_if_they_are_needed() {
         assert_eq!(refused.status.code(), Some(2), "{output}");
     }
 }
+
+#[test]
+fn events_of_a_file_that_an_earlier_capture_lacked_are_reported_as_in_a_gap() {
+    let room = Room::new();
+    let file = |name: &str, minutes: std::ops::Range<u32>| {
+        let text: String = minutes.map(|minute| minute_of(1, minute)).collect();
+        room.write(name, text)
+    };
+    let files = [
+        file("1.log", 0..3),
+        file("2.log", 4..9),
+        file("3.log", 10..13),
+    ];
+    let [first, second, third] = &files;
+    let path = room.text("a.series");
+    let options = ["-o", &path, "--roll", "2m", "--json"];
+    let output = program(&[&[&**first, third], &options[..]].concat())
+        .output()
+        .unwrap();
+    account(&output, 0);
+    let output = rehearse(&["inspect", &path]);
+    let inspected = said(&output);
+    let sentence = "has nothing from 2026-03-01 09:02:59 UTC to 2026-03-01 09:10:00 UTC";
+    assert!(inspected.contains(sentence), "{inspected}");
+    let append = |given: &[&str]| {
+        program(&[given, &options[..], &["--append"]].concat())
+            .output()
+            .unwrap()
+    };
+    let output = append(&[first, second, third]);
+    let report = account(&output, 0);
+    // The statements of five minutes.
+    assert_eq!(report["written_series"]["repeated_in_gaps"], 3_000);
+    let notes = said(&output);
+    for part in [
+        "3000 of these events ended in a gap of the series, so it may not have them",
+        "nothing was added: of 6608 events, 3000 ended in a gap of the series",
+    ] {
+        assert!(notes.contains(part), "{notes}");
+    }
+    // Pauses that are shorter than half a file are none.
+    let whole = room.text("b.series");
+    let output = program(&[first, second, third, "-o", &whole, "--roll", "2m"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(
+        Series::open(Path::new(&whole)).unwrap().info.possible_gaps,
+        []
+    );
+}

@@ -47,6 +47,10 @@ pub(super) fn lines(status: &SeriesStatus, width: usize) -> Vec<String> {
         let what = "events were left out, since the series has them from an earlier capture";
         table.row("repeated", count(status.repeated_events), what);
     }
+    if status.repeated_in_gaps > 0 {
+        let what = "of these ended in a gap of the series, so it may not have them";
+        table.row("in gaps", count(status.repeated_in_gaps), what);
+    }
     if status.preludes_cut > 0 {
         let what =
             "times a session began in a part with an incomplete state, since it was too large";

@@ -45,6 +45,7 @@ use held_entries::{
 };
 use session::{LiveSession, PendingConnection};
 use sessions::Sessions;
+use workload::series::PossibleGap;
 
 /// Duration after its last entry for which a connection without a session, or a session that FATAL
 /// ended, is kept: longer than the longest `authentication_timeout` (10 min).
@@ -123,6 +124,11 @@ impl<'s> Assembler<'s> {
     /// Notes that the logs are of several servers.
     pub(super) fn note_several_servers(&mut self) -> Result<(), SinkError> {
         self.output.sink.note_several_servers()
+    }
+
+    /// Notes the times for which a file of the log may be missing, instead of those noted before.
+    pub(super) fn note_possible_gaps(&mut self, gaps: &[PossibleGap]) -> Result<(), SinkError> {
+        self.output.sink.note_possible_gaps(gaps)
     }
 
     /// Handles the next entry.

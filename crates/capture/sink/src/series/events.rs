@@ -1,7 +1,7 @@
 //! Writes events, sessions and server events into the open parts.
 
 use clock::utc_text;
-use workload::series::{HeldEvent, NO_SESSION, RunningEvent};
+use workload::series::{HeldEvent, NO_SESSION, PossibleGap, RunningEvent};
 use workload::{EventRef, KindRef, ServerEvent, Session};
 
 use super::carried::CARRIED_BYTES_MAX;
@@ -168,6 +168,8 @@ impl EventSink for SeriesRecorder {
     fn server_event(&mut self, event: ServerEvent) -> Result<(), SinkError> {
         if self.recorded.take_server(event.at_us) {
             self.left_out += 1;
+            let times = RunningEvent::new(event.at_us, None, None);
+            self.recorded.note_left_out(times);
             return Ok(());
         }
         let (at_us, is_ahead) = self.part_time(event.at_us);
@@ -187,6 +189,10 @@ impl EventSink for SeriesRecorder {
         part.sink.server_event(event)?;
         self.note_reported(reported_us);
         Ok(())
+    }
+
+    fn note_possible_gaps(&mut self, gaps: &[PossibleGap]) -> Result<(), SinkError> {
+        self.store_possible_gaps(gaps).map_err(SinkError::new)
     }
 
     /// Such a series is not continued: the time up to which it has everything differs between the servers.

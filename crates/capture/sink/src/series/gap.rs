@@ -1,10 +1,10 @@
-//! Gap between the captures of a series.
+//! Gap between the captures of a series, and possible gaps between the files of a log.
 //!
 //! Nothing proves that a source covers the time between two captures: a file of a log can be missing. So the gap lasts until
 //! the end of the first event that the series gets from the source.
 
 use workload::ArchiveError;
-use workload::series::SeriesGap;
+use workload::series::{PossibleGap, SeriesGap, SeriesInfo};
 
 use super::SeriesRecorder;
 use super::finisher::FinisherTask;
@@ -81,7 +81,41 @@ impl CaptureGap {
     }
 }
 
+/// Times for which a file of the source may be missing.
+#[derive(Debug, Default)]
+pub(super) struct PossibleGaps {
+    /// Those of earlier captures.
+    earlier: Vec<PossibleGap>,
+    /// Those that this capture adds.
+    added: Vec<PossibleGap>,
+}
+
+impl PossibleGaps {
+    /// Returns those of a series that is continued.
+    pub(super) fn of(info: &SeriesInfo) -> Self {
+        PossibleGaps {
+            earlier: info.possible_gaps.clone(),
+            added: Vec::new(),
+        }
+    }
+}
+
 impl SeriesRecorder {
+    /// Notes the possible gaps, as [`EventSink::note_possible_gaps`](crate::EventSink::note_possible_gaps), before a later time
+    /// counts as captured. Of those that are earlier, the series can have events that this source lacks.
+    pub(super) fn store_possible_gaps(&mut self, gaps: &[PossibleGap]) -> Result<(), ArchiveError> {
+        let recorded_to_us = self.recorded.to_us();
+        let added = gaps.iter().filter_map(|gap| gap.since(recorded_to_us));
+        let added: Vec<PossibleGap> = added.collect();
+        if added == self.possible_gaps.added {
+            return Ok(());
+        }
+        let mut all = self.possible_gaps.earlier.clone();
+        all.extend(&added);
+        self.possible_gaps.added = added;
+        self.finisher.change(|info| info.set_possible_gaps(all))
+    }
+
     /// Notes the gap before the first part of a capture, of this number. It must be known when the part is, and before a later
     /// time counts as captured.
     pub(super) fn note_gap(&mut self, before_part: u64) -> Result<(), ArchiveError> {

@@ -36,7 +36,7 @@ use account::{PartRange, account_of_part, has_rest};
 pub use carried::CARRIED_BYTES_MAX;
 use carried::CarriedSessions;
 use finisher::{FinishedPart, Finisher, FinisherState, FinisherTask, mark_complete};
-use gap::CaptureGap;
+use gap::{CaptureGap, PossibleGaps};
 use part::OpenPart;
 use recorded::{HeldEvents, RecordedEvents};
 use start::start_series;
@@ -93,6 +93,7 @@ pub struct SeriesRecorder {
     last_to_us: Option<i64>,
     /// Gap before the first part of this capture.
     gap: Option<CaptureGap>,
+    possible_gaps: PossibleGaps,
     /// Time of this machine at which this capture began.
     started_us: i64,
     /// Events that earlier captures have. A log that is read again has them, too.
@@ -161,6 +162,7 @@ impl SeriesRecorder {
             earlier_from_us: started.newest_from_us,
             last_to_us: None,
             gap: started.gap,
+            possible_gaps: PossibleGaps::of(&info),
             started_us: wall_us(),
             recorded: match is_live_traffic {
                 true => RecordedEvents::default(),
@@ -249,6 +251,7 @@ impl SeriesRecorder {
         status.first_event_us = self.span_us.map(|(first_us, _)| first_us);
         status.last_event_us = self.span_us.map(|(_, last_us)| last_us);
         status.repeated_events = self.left_out;
+        status.repeated_in_gaps = self.recorded.in_gaps();
         status.open_sessions = self.sessions.len() as u64;
         status.carried_bytes = self.sessions.held_bytes() as u64;
     }

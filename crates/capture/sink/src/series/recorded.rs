@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use workload::series::{
-    HeldEvent, NO_SESSION, RunningEvent, SeriesGap, SeriesInfo, count_events, is_among, settled_us,
+    HeldEvent, NO_SESSION, RunningEvent, SeriesInfo, count_events, is_among, settled_us,
     take_event, take_exactly,
 };
 
@@ -26,9 +26,12 @@ fn is_settled(to_us: Option<i64>, event: RunningEvent) -> bool {
     to_us.is_some_and(|to_us| event.ended_us < settled_us(to_us))
 }
 
-/// Returns the starts of gaps, the earliest first, each with the latest end of the gaps up to it.
-fn gap_ranges(gaps: &[SeriesGap]) -> Vec<(i64, i64)> {
-    let mut ranges: Vec<(i64, i64)> = gaps.iter().map(|gap| (gap.from_us, gap.to_us)).collect();
+/// Returns the starts of gaps, also possible ones, the earliest first, each with the latest end of the gaps up to it.
+fn gap_ranges(info: &SeriesInfo) -> Vec<(i64, i64)> {
+    let gaps = info.gaps.iter().map(|gap| (gap.from_us, gap.to_us));
+    let possible = info.possible_gaps.iter();
+    let possible = possible.map(|gap| (gap.from_us, gap.to_us));
+    let mut ranges: Vec<(i64, i64)> = gaps.chain(possible).collect();
     ranges.sort_unstable();
     let mut latest_us = i64::MIN;
     for (_, to_us) in &mut ranges {
@@ -56,7 +59,7 @@ pub(super) struct RecordedEvents {
     /// As `to_us`, for server events. A recovered part has none.
     server_to_us: Option<i64>,
     running_server: HashMap<RunningEvent, u32>,
-    /// Starts of the gaps between captures, the earliest first, each with the latest end of the gaps up to it, in microseconds
+    /// Starts of the gaps, also of possible ones, the earliest first, each with the latest end of the gaps up to it, in microseconds
     /// since 1970-01-01 UTC.
     gaps: Vec<(i64, i64)>,
     /// Number of events that were left out and ended in a gap.
@@ -80,7 +83,7 @@ impl RecordedEvents {
             ended: Vec::new(),
             read_us: None,
             server_to_us: info.captured_to_us,
-            gaps: gap_ranges(&info.gaps),
+            gaps: gap_ranges(info),
             in_gaps: 0,
             running_server: count_events(server.map(|at_us| RunningEvent::new(*at_us, None, None))),
         }
@@ -273,6 +276,8 @@ impl HeldEvents {
 
 #[cfg(test)]
 mod tests {
+    use workload::series::{PossibleGap, SeriesGap};
+
     use super::*;
 
     fn takes(recorded: &mut RecordedEvents, event: RunningEvent) -> bool {
@@ -334,10 +339,14 @@ mod tests {
             gap(52_000_000, 52_000_000),
             gap(80_000_000, 90_000_000),
         ];
+        info.possible_gaps = vec![PossibleGap {
+            from_us: 60_000_000,
+            to_us: 70_000_000,
+        }];
         let mut recorded = RecordedEvents::of(&info);
-        for ended_us in [40, 50, 55, 60, 70, 85, 95] {
+        for ended_us in [40, 50, 55, 60, 65, 70, 85, 95] {
             recorded.note_left_out(RunningEvent::new(ended_us * 1_000_000, Some(0), None));
         }
-        assert_eq!(recorded.in_gaps(), 2);
+        assert_eq!(recorded.in_gaps(), 3);
     }
 }

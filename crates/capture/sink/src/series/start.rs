@@ -236,6 +236,7 @@ fn resume(options: &SeriesOptions) -> Result<StartedSeries, SeriesError> {
         ..
     } = Series::open(path)?;
     note_changes(options, &info);
+    info.limit_possible_gaps();
     if info.state == SeriesState::Complete {
         // A version that did not number them can have completed them.
         let last = parts.last().map_or(0, |part| part.member.number);

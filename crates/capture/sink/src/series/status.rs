@@ -47,6 +47,8 @@ pub struct SeriesStatus {
     /// Number of events, with those of the server, that were left out, since the series has them from an earlier capture of
     /// the same log or packets.
     pub repeated_events: u64,
+    /// Number of these that ended in a gap of the series, so that it may not have them.
+    pub repeated_in_gaps: u64,
     /// Number of sessions that began in a part with an incomplete state, because of the limits of memory.
     pub preludes_cut: u64,
     /// Number of open sessions.

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use clock::{Clock, SystemClock};
-use workload::series::HeldEvent;
+use workload::series::{HeldEvent, PossibleGap};
 use workload::{EventRef, Provenance, ServerEvent, Session};
 
 use super::start::{SeriesError, SeriesOptions};
@@ -193,6 +193,10 @@ impl EventSink for SeriesSink {
 
     fn note_several_servers(&mut self) -> Result<(), SinkError> {
         self.with_recorder(SeriesRecorder::note_several_servers)
+    }
+
+    fn note_possible_gaps(&mut self, gaps: &[PossibleGap]) -> Result<(), SinkError> {
+        self.with_recorder(|recorder| recorder.note_possible_gaps(gaps))
     }
 
     fn needs_held(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Gaps between captures of a series, and what captures that were killed have left.
 
-use workload::series::SeriesState;
+use workload::series::{PossibleGap, SeriesState};
 
 use super::lifecycle::{noted, part_numbers, statements_at};
 use super::*;
@@ -206,6 +206,78 @@ fn server_event_that_is_read_again_after_a_kill_ends_no_earlier_gap() {
     let notes = notes.lock().unwrap().join("\n");
     assert!(notes.contains("1 of these events ended in"), "{notes}");
     assert_eq!(gaps(&path), [(10, 100), (110, 120)]);
+}
+
+/// Records a log without the file between two of these seconds, and kills the capture or stops it.
+fn record_without_file(options: SeriesOptions, seconds: &[i64], file: (i64, i64), is_killed: bool) {
+    let all = statements_at(seconds);
+    let is_before = |second: &&i64| **second <= file.0;
+    let (before, after) = all.split_at(seconds.iter().filter(is_before).count());
+    let mut recorder = SeriesRecorder::create(options).unwrap();
+    deliver(&mut recorder, before);
+    let missing = PossibleGap {
+        from_us: START_US + file.0 * SECOND_US,
+        to_us: START_US + file.1 * SECOND_US,
+    };
+    recorder.note_possible_gaps(&[missing]).unwrap();
+    deliver(&mut recorder, after);
+    match is_killed {
+        true => recorder.checkpoint(i64::MAX / 2).unwrap(),
+        false => {
+            let provenance = recorder.provenance.clone();
+            recorder.finish(provenance).unwrap();
+        }
+    }
+}
+
+/// Starts and ends of the possible gaps, in seconds after [`START_US`].
+fn possible_gaps(path: &Path) -> Vec<(i64, i64)> {
+    let second = |us: i64| (us - START_US) / SECOND_US;
+    let gaps = Series::open(path).unwrap().info.possible_gaps;
+    let ranges = gaps
+        .iter()
+        .map(|gap| (second(gap.from_us), second(gap.to_us)));
+    ranges.collect()
+}
+
+#[test]
+fn events_of_a_file_that_was_missing_are_left_out_as_those_of_a_gap_also_after_a_kill() {
+    for is_killed in [false, true] {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("all.series");
+        record_without_file(options(&path, 60), &[0, 10, 100, 110], (10, 100), is_killed);
+        assert_eq!(possible_gaps(&path), [(10, 100)]);
+        let (again, notes) = noted(continued(&path));
+        let mut all = statements_at(&[0, 10, 50, 60, 100, 110, 120]);
+        all.insert(2, Delivery::Server(server_event(START_US + 30 * SECOND_US)));
+        let status = record_series(again, &all);
+        let notes = notes.lock().unwrap().join("\n");
+        assert_eq!(status.repeated_in_gaps, 3, "{notes}");
+        assert!(
+            notes.contains("3 of these events ended in a gap"),
+            "{notes}"
+        );
+        // Its session continues there.
+        assert_eq!(gaps(&path), [(110, 120)], "is killed: {is_killed}");
+        let missing = WorkloadReader::open(&path).unwrap().gaps().join("\n");
+        let sentences = missing.matches("so one may be missing").count();
+        assert_eq!(sentences, 1, "{missing}");
+    }
+}
+
+#[test]
+fn file_that_an_earlier_capture_has_read_is_not_taken_for_missing() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    record_series(options(&path, 60), &statements_at(&[0, 10, 50, 100]));
+    record_without_file(continued(&path), &[0, 10, 100, 120], (10, 100), false);
+    assert_eq!(possible_gaps(&path), []);
+    // The gap between the captures covers this one.
+    record_without_file(continued(&path), &[0, 10, 100, 120, 200], (120, 200), false);
+    assert_eq!(possible_gaps(&path), [(120, 200)]);
+    assert_eq!(gaps(&path), [(100, 120), (120, 200)]);
+    let missing = WorkloadReader::open(&path).unwrap().gaps().join("\n");
+    assert!(!missing.contains("may be missing"), "{missing}");
 }
 
 #[test]

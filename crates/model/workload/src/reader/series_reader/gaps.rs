@@ -4,7 +4,7 @@ use archive::UnfinishedDirectory;
 use clock::utc_text;
 
 use super::SeriesReader;
-use crate::series::{SeriesGap, UnfinishedPart};
+use crate::series::{PossibleGap, SeriesGap, UnfinishedPart};
 
 impl SeriesReader {
     /// Describes what is missing, each as a sentence.
@@ -47,6 +47,13 @@ impl SeriesReader {
                 });
             }
         }
+        for gap in self.possible_gaps(first.member.from_us) {
+            gaps.push(format!(
+                "{path}: the log has nothing from {} to {}, between two of its files, so one may be missing",
+                utc_text(gap.from_us),
+                utc_text(gap.to_us)
+            ));
+        }
         for part in self
             .parts
             .iter()
@@ -79,6 +86,20 @@ impl SeriesReader {
         gap.before_part == first
             && gap.to_us > from_us
             && self.series.removed.parts.saturating_add(1) < first
+    }
+
+    /// Returns the possible gaps of the range that are in no gap, from this time on.
+    fn possible_gaps(&self, first_us: i64) -> impl Iterator<Item = &PossibleGap> {
+        let (from_us, to_us) = self.range_us;
+        // A capture that was killed has noted it before the events after it.
+        let recorded_to_us = self.series.recorded_to_us().unwrap_or(i64::MIN);
+        let (from_us, to_us) = (from_us.max(first_us), to_us.min(recorded_to_us));
+        let is_known = |possible: &PossibleGap| {
+            let mut gaps = self.series.gaps.iter();
+            gaps.any(|gap| gap.from_us <= possible.from_us && possible.to_us <= gap.to_us)
+        };
+        let possible = self.series.possible_gaps.iter();
+        possible.filter(move |gap| gap.to_us > from_us && gap.from_us < to_us && !is_known(gap))
     }
 
     /// Returns the parts of the range that a killed capture has left.
