@@ -38,8 +38,10 @@ pub fn listen() -> io::Result<Interrupt> {
     let asked = interrupt.clone();
     let waits = move || {
         if signals.read_exact(&mut [0; 2]).is_ok() {
+            // First, so that a third signal leaves none of them.
+            let killed = asked.kill_commands();
             again.store(true, Ordering::Relaxed);
-            end_at_once(&asked);
+            end_at_once(&asked, &killed);
         }
     };
     std::thread::Builder::new()
@@ -70,7 +72,9 @@ fn ignore(signal: i32) -> io::Result<()> {
     flag::register(signal, Arc::new(AtomicBool::new(false))).map(|_| ())
 }
 
-fn end_at_once(interrupt: &Interrupt) {
+/// Ends the process. `killed`: sentences on commands of the user that were killed.
+fn end_at_once(interrupt: &Interrupt, killed: &[String]) {
+    killed.iter().for_each(|one| terminal::note(one));
     let partial = interrupt.take_partial();
     let partials = partial.map_or_else(Vec::new, unfinished);
     for partial in &partials {

@@ -4,8 +4,9 @@ use connect::login::{Dialer, Login};
 use replay::{LoginMap, Target};
 use sql::statement_texts;
 
-use crate::environment::{STATEMENTS_TIME_MAX, run_shell_command};
+use crate::environment::{STATEMENTS_TIME_MAX, run_stoppable_command};
 use crate::error::ExperimentError;
+use crate::interrupt::Interrupt;
 
 /// Number of characters of a statement that an error shows.
 const SHOWN: usize = 80;
@@ -55,18 +56,22 @@ impl ChangeScript {
     ///
     /// # Errors
     /// As [`Self::apply_as`].
-    pub fn apply(&self, target: &Target) -> Result<(), ExperimentError> {
-        self.apply_as(
-            target,
-            &LoginMap::default().login(target, "", "", "rehearse"),
-        )
+    pub fn apply(&self, target: &Target, interrupt: &Interrupt) -> Result<(), ExperimentError> {
+        let login = LoginMap::default().login(target, "", "", "rehearse");
+        self.apply_as(target, &login, interrupt)
     }
 
-    /// Applies the change as the user of a login, in its database.
+    /// Applies the change as the user of a login, in its database. A stop request ends a command.
     ///
     /// # Errors
-    /// With the server's message and the statement that it refused, or with what the command printed last.
-    pub(crate) fn apply_as(&self, target: &Target, login: &Login) -> Result<(), ExperimentError> {
+    /// With the server's message and the statement that it refused, or with what the command printed last. If a stop request ended
+    /// the command.
+    pub(crate) fn apply_as(
+        &self,
+        target: &Target,
+        login: &Login,
+        interrupt: &Interrupt,
+    ) -> Result<(), ExperimentError> {
         match self {
             ChangeScript::Statements { path, statements } => {
                 send_statements(target, login, path, statements)
@@ -75,7 +80,7 @@ impl ChangeScript {
                 let mut target = target.clone();
                 target.user = Some(login.user.to_string());
                 target.database = Some(login.database.to_string());
-                run_shell_command(command, &target, "--change-command")
+                run_stoppable_command(command, &target, "--change-command", interrupt)
             }
         }
     }

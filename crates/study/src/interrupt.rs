@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use clock::monotonic_ns;
 
+use crate::running_commands::RunningCommands;
+
 /// Interval of checks for a stop request while listeners linger.
 const LINGER_STEP: Duration = Duration::from_millis(20);
 
@@ -18,6 +20,8 @@ pub struct Interrupt {
     partial: Arc<Mutex<Option<PathBuf>>>,
     /// Sentences on what is left if the process ends at once.
     note_at_once: Arc<Mutex<Option<String>>>,
+    /// Commands that are killed if the process ends at once.
+    commands: RunningCommands,
 }
 
 impl Interrupt {
@@ -29,6 +33,35 @@ impl Interrupt {
     /// Reports whether a stop was requested.
     pub fn is_requested(&self) -> bool {
         self.requested.load(Ordering::Relaxed)
+    }
+
+    /// Returns an interrupt for steps that follow a stop request, such as the removal of a clone. No stop is requested of them.
+    /// Their commands are killed if the process ends at once, too.
+    pub(crate) fn without_request(&self) -> Self {
+        Interrupt {
+            requested: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns an interrupt for a step that is also performed after a stop request, which then does not end it. A request during
+    /// the step ends it.
+    pub(crate) fn for_last_step(&self) -> Self {
+        match self.is_requested() {
+            true => self.without_request(),
+            false => self.clone(),
+        }
+    }
+
+    /// Returns the running commands.
+    pub(crate) fn commands(&self) -> &RunningCommands {
+        &self.commands
+    }
+
+    /// Kills the running commands of the user with their process groups, since the process ends at once. Returns a
+    /// sentence on each. No command starts afterwards.
+    pub fn kill_commands(&self) -> Vec<String> {
+        self.commands.kill_all()
     }
 
     /// Waits so that listeners can still be queried after a replay, until the time is over or a stop is requested. A

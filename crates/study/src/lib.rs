@@ -78,6 +78,7 @@ pub mod run_numbers;
 pub mod run_summary;
 pub mod run_time;
 mod runner;
+mod running_commands;
 mod screened_candidate;
 mod screening;
 pub mod series_replay;

@@ -135,7 +135,7 @@ pub fn replay_in_pairs(
     }
     let mut servers = Vec::new();
     for server in &request.servers {
-        servers.push(open_server(request, server, reader, writes)?);
+        servers.push(open_server(request, server, (reader, writes), interrupt)?);
     }
     let completed = prepare_directory(request, reader)?;
     let seed = completed.seed.or(request.seed);
@@ -255,12 +255,12 @@ fn replay_all(
     Ok(runs)
 }
 
-/// Opens a side's server without changing it.
+/// Opens a side's server without changing it. `interrupt` ends the command that restores its data.
 fn open_server(
     request: &PairedReplayRequest,
     server: &str,
-    reader: &WorkloadReader,
-    writes: bool,
+    (reader, writes): (&WorkloadReader, bool),
+    interrupt: &Interrupt,
 ) -> Result<PairedServer, Failure> {
     if let Some(name) = server.strip_prefix(SANDBOX) {
         return open_sandbox(request, name, (reader, writes));
@@ -279,15 +279,12 @@ fn open_server(
         }
     };
     let login = engine.logins.login(&target, "", "", "rehearse");
+    let name = target.address();
+    let conditions = vec![Condition::default()];
+    let environment = TargetEnvironment::new(target, login, data, conditions, AtEnd::Leave);
     Ok(PairedServer {
-        name: target.address(),
-        environment: Box::new(TargetEnvironment::new(
-            target,
-            login,
-            data,
-            vec![Condition::default()],
-            AtEnd::Leave,
-        )),
+        name,
+        environment: Box::new(environment.stopped_by(interrupt)),
         is_private: false,
     })
 }

@@ -9,6 +9,7 @@ use clock::Clock;
 use crate::environment::Environment;
 use crate::error::ExperimentError;
 use crate::journal::{Journal, Plan};
+use crate::notes;
 use crate::stalled_share::{REPEATS_MAX, TrialStalls};
 use crate::trial::TrialContext;
 
@@ -209,7 +210,16 @@ impl Engine<'_> {
                 Err(_) => progress.failures + 1,
             };
             let took_s = took.as_secs_f64();
-            journal.add(experiment.record(trial, started_wall_us, took_s, result)?)?;
+            let failure = result.as_ref().err().map(ToString::to_string);
+            let record = experiment.record(trial, started_wall_us, took_s, result)?;
+            if let Some(failure) = failure.filter(|_| (self.stop)()) {
+                // The request may be the reason, so that a resumed experiment performs the trial again.
+                notes::note(&format!(
+                    "Trial {number} failed after the stop was requested, and is not recorded: {failure}"
+                ));
+                return Ok(EndReason::Interrupted);
+            }
+            journal.add(record)?;
             if let Some(record) = journal.record(number) {
                 tell(journal, Event::Over(record));
             }

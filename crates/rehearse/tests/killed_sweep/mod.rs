@@ -1,5 +1,7 @@
 //! A sweep of the user's sandbox that is killed at several points, and what becomes of the sandbox.
 
+mod stopped_restore;
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -32,7 +32,6 @@ pub use new_server::{FindInstallation, NewServerRequest};
 pub use pair::PairEnvironment;
 pub(crate) use printing_command::PrintingCommand;
 pub use sandbox::{NewServer, SandboxEnvironment, create_server};
-pub(crate) use shell::run_shell_command;
 pub use shell::run_stoppable_command;
 pub use target::{DataSource, TargetEnvironment, of_side};
 

@@ -13,6 +13,7 @@ use super::shell::{asked_terminal, last_lines, shell};
 use crate::error::ExperimentError;
 use crate::interrupt::Interrupt;
 use crate::proof::hide_secrets;
+use crate::running_commands::left_running;
 
 /// Time that a command has to clean up after SIGTERM.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(10);
@@ -47,8 +48,9 @@ impl PrintingCommand<'_> {
             CommandEnd::Exited(status) if status.success() => Ok(read(&mut output)),
             CommandEnd::Exited(status) => Err(self.failed(status, &read(&mut messages))),
             CommandEnd::Stopped => Err(ExperimentError::Failed(format!(
-                "the rehearsal was stopped, and the command of {} was ended; continue with --resume and the same options",
-                self.option
+                "the rehearsal was stopped, and the command of {} was ended{}; continue with --resume and the same options",
+                self.option,
+                left_running(self.option)
             ))),
             CommandEnd::AskedTerminal => Err(ExperimentError::Failed(asked_terminal(self.option))),
             CommandEnd::TimeLimit => Err(ExperimentError::Failed(format!(
@@ -75,7 +77,12 @@ impl PrintingCommand<'_> {
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdout(output.try_clone()?)
             .stderr(messages.try_clone()?);
-        run_group(&mut command, interrupt, self.time_limit, CLEAN_UP_TIME)
+        run_group(
+            (&mut command, self.option),
+            interrupt,
+            self.time_limit,
+            CLEAN_UP_TIME,
+        )
     }
 
     fn failed(&self, status: ExitStatus, messages: &str) -> ExperimentError {

@@ -1,7 +1,6 @@
 //! Commands of the shell in a process group, which ends with them when a stop is requested.
 
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use clock::monotonic_ns;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use crate::interrupt::Interrupt;
+use crate::running_commands::RunningCommand;
 
 /// Interval of checks whether a command has ended.
 const POLL: Duration = Duration::from_millis(50);
@@ -26,18 +26,18 @@ pub(super) enum CommandEnd {
     AskedTerminal,
 }
 
-/// Runs a command until its end. `clean_up_time`: time that it has after SIGTERM until SIGKILL. A Ctrl-C in a terminal does not
-/// reach the command: this program ends it.
+/// Runs the command of an option until its end. `clean_up_time`: time that it has after SIGTERM until SIGKILL. A Ctrl-C in a
+/// terminal does not reach the command: this program ends it.
 ///
 /// # Errors
 /// If the command cannot be started or waited for.
 pub(super) fn run_group(
-    command: &mut Command,
+    (command, option): (&mut Command, &str),
     interrupt: &Interrupt,
     time_limit: Duration,
     clean_up_time: Duration,
 ) -> io::Result<CommandEnd> {
-    let mut child = command.process_group(0).spawn()?;
+    let RunningCommand { child, .. } = &mut interrupt.commands().start(command, option)?;
     let until_ns = monotonic_ns().saturating_add(nanoseconds(time_limit));
     loop {
         if let Some(status) = child.try_wait()? {
@@ -46,13 +46,13 @@ pub(super) fn run_group(
         let end = match (interrupt.is_requested(), monotonic_ns() > until_ns) {
             (true, _) => CommandEnd::Stopped,
             (_, true) => CommandEnd::TimeLimit,
-            _ if waits_for_terminal(&child) => CommandEnd::AskedTerminal,
+            _ if waits_for_terminal(child) => CommandEnd::AskedTerminal,
             _ => {
                 std::thread::sleep(POLL);
                 continue;
             }
         };
-        end_group(&mut child, clean_up_time);
+        end_group(child, clean_up_time);
         return Ok(end);
     }
 }
@@ -71,6 +71,8 @@ fn waits_for_terminal(child: &Child) -> bool {
 fn end_group(child: &mut Child, clean_up_time: Duration) {
     let group = Pid::from_child(child);
     let _ = kill_process_group(group, Signal::TERM);
+    // A stopped process handles the signal only when it continues.
+    let _ = kill_process_group(group, Signal::CONT);
     let until_ns = monotonic_ns().saturating_add(nanoseconds(clean_up_time));
     while matches!(child.try_wait(), Ok(None)) && monotonic_ns() < until_ns {
         std::thread::sleep(POLL);

@@ -36,6 +36,8 @@ pub struct SandboxEnvironment {
     new_server: Option<NewServer>,
     /// The new server, once it is created.
     other: Option<SandboxLease>,
+    /// Stop request that ends the commands of changes.
+    interrupt: Interrupt,
 }
 
 impl SandboxEnvironment {
@@ -53,6 +55,7 @@ impl SandboxEnvironment {
             at_end: AtEnd::Restore,
             new_server,
             other: None,
+            interrupt: Interrupt::default(),
         }
     }
 
@@ -61,6 +64,14 @@ impl SandboxEnvironment {
         SandboxEnvironment {
             restores,
             at_end,
+            ..self
+        }
+    }
+
+    /// Ends the commands of changes when a stop is requested.
+    pub fn stopped_by(self, interrupt: &Interrupt) -> Self {
+        SandboxEnvironment {
+            interrupt: interrupt.clone(),
             ..self
         }
     }
@@ -132,7 +143,7 @@ impl Environment for SandboxEnvironment {
             let scripts = &self.conditions[condition].scripts;
             scripts
                 .iter()
-                .try_for_each(|script| script.apply(&target))?;
+                .try_for_each(|script| script.apply(&target, &self.interrupt))?;
             if !scripts.is_empty() {
                 // A regular shutdown, so that no trial begins with crash recovery.
                 let server = self.server(condition);
@@ -179,7 +190,8 @@ pub fn create_server(
     if database != "postgres" {
         let sql = format!("CREATE DATABASE {}", quote_identifier(database));
         let script = ChangeScript::new("CREATE DATABASE", &sql)?;
-        script.apply(&server_target(&endpoint, "postgres")?)?;
+        let target = server_target(&endpoint, "postgres")?;
+        script.apply(&target, &Interrupt::default())?;
     }
     let target = server_target(&endpoint, database)?;
     Ok((made, target))

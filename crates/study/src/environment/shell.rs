@@ -14,6 +14,7 @@ use super::printing_command::read;
 use super::process_group::{CommandEnd, run_group};
 use crate::error::ExperimentError;
 use crate::interrupt::Interrupt;
+use crate::running_commands::{is_users, left_running};
 
 /// Largest number of lines of a failed command's messages in an error.
 const LINES_MAX: usize = 5;
@@ -21,31 +22,15 @@ const LINES_MAX: usize = 5;
 /// Time that a command has to clean up after SIGTERM.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(2);
 
-/// Runs a command by the shell, with libpq's variables set to the target. `option` is the one it was given with.
+/// Runs a command by the shell, with libpq's variables set to the target, until its end or a stop request, which ends its process
+/// group. `option` is the one it was given with.
 ///
 /// No variable of libpq is inherited: a service (`PGSERVICE`) and `PGHOSTADDR` would take precedence over the target's
 /// host. Source: PostgreSQL's manual, "Connection Service File" and "Environment Variables" of libpq.
 ///
 /// # Errors
 /// If the target has several servers and the user gave the command. If the command fails, with the last lines that it
-/// printed.
-pub(crate) fn run_shell_command(
-    command: &str,
-    target: &Target,
-    option: &str,
-) -> Result<(), ExperimentError> {
-    refuse_several_servers(target, option)?;
-    let output = shell(command, Some(target))
-        .output()
-        .map_err(ExperimentError::file("run a shell for", Path::new(command)))?;
-    let printed = String::from_utf8_lossy(&output.stderr);
-    successful(output.status, &printed, option)
-}
-
-/// Runs a command as [`run_shell_command`], until its end or a stop request, which ends its process group.
-///
-/// # Errors
-/// As [`run_shell_command`], and if a stop is requested.
+/// printed. If a stop is requested.
 pub fn run_stoppable_command(
     command: &str,
     target: &Target,
@@ -60,11 +45,19 @@ pub fn run_stoppable_command(
     shell
         .stdout(Stdio::null())
         .stderr(messages.try_clone().map_err(failed())?);
-    match run_group(&mut shell, interrupt, Duration::MAX, CLEAN_UP_TIME).map_err(failed())? {
+    match run_group(
+        (&mut shell, option),
+        interrupt,
+        Duration::MAX,
+        CLEAN_UP_TIME,
+    )
+    .map_err(failed())?
+    {
         CommandEnd::Exited(status) => successful(status, &read(&mut messages), option),
         CommandEnd::AskedTerminal => Err(ExperimentError::Failed(asked_terminal(option))),
         CommandEnd::Stopped | CommandEnd::TimeLimit => Err(ExperimentError::Failed(format!(
-            "the command of {option} was ended, since a stop was requested"
+            "the command of {option} was ended, since a stop was requested{}",
+            left_running(option)
         ))),
     }
 }
@@ -78,8 +71,7 @@ pub(super) fn asked_terminal(option: &str) -> String {
 }
 
 fn refuse_several_servers(target: &Target, option: &str) -> Result<(), ExperimentError> {
-    let is_users = option.starts_with("--");
-    match is_users && target.servers.len() > 1 {
+    match is_users(option) && target.servers.len() > 1 {
         true => Err(ExperimentError::Usage(format!(
             "the command of {option} may change another server than the one that is replayed on, since the target names several: {}; name one",
             target.address()
@@ -231,8 +223,13 @@ fn security_variables(target: &Target) -> Vec<(&'static str, Option<OsString>)> 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering;
+    use std::time::Instant;
 
     use super::*;
+
+    fn run(command: &str, target: &Target, option: &str) -> Result<(), ExperimentError> {
+        run_stoppable_command(command, target, option, &Interrupt::default())
+    }
 
     #[test]
     fn command_is_given_the_tls_options_and_the_password_file_of_the_url() {
@@ -240,7 +237,7 @@ mod tests {
         let target = Target::parse(url, |_| None).unwrap();
         let command = "test \"$PGHOST:$PGPORT/$PGDATABASE $PGUSER $PGPASSWORD $PGSSLMODE $PGSSLROOTCERT $PGSSLCERT $PGSSLKEY $PGPASSFILE $PGOPTIONS\" = \
             'h:1/d u p verify-full /r.crt /c.crt /c.key /pass -c jit=off'";
-        run_shell_command(command, &target, "--restore").unwrap();
+        run(command, &target, "--restore").unwrap();
     }
 
     #[test]
@@ -251,8 +248,8 @@ mod tests {
         let target = Target::parse(url, |_| None).unwrap();
         let command = "test \"$PGHOST $PGHOSTADDR $PGPORT $PGTARGETSESSIONATTRS $PGLOADBALANCEHOSTS $PGREQUIREAUTH $PGCHANNELBINDING $PGSSLMINPROTOCOLVERSION $PGCONNECT_TIMEOUT\" = \
             'a,b 127.0.0.1,127.0.0.2 1,2 standby random scram-sha-256 require TLSv1.3 7'";
-        run_shell_command(command, &target, "the dump").unwrap();
-        let refused = run_shell_command("true", &target, "--restore").unwrap_err();
+        run(command, &target, "the dump").unwrap();
+        let refused = run("true", &target, "--restore").unwrap_err();
         assert!(refused.to_string().contains("names several"), "{refused}");
     }
 
@@ -276,13 +273,13 @@ mod tests {
     fn failed_command_is_reported_with_its_last_lines() {
         let target = Target::parse("postgres://u@h/d", |_| None).unwrap();
         let command = "for line in 1 2 3 4 5 6 7; do echo line $line >&2; done; exit 1";
-        let failed = run_shell_command(command, &target, "--restore").unwrap_err();
+        let failed = run(command, &target, "--restore").unwrap_err();
         let text = failed.to_string();
         assert!(
             text.contains("2 lines, and then: line 3\nline 4") && text.ends_with("line 7"),
             "{text}"
         );
-        let silent = run_shell_command("exit 3", &target, "--restore").unwrap_err();
+        let silent = run("exit 3", &target, "--restore").unwrap_err();
         assert!(silent.to_string().ends_with("it printed no message"));
     }
 
@@ -295,6 +292,19 @@ mod tests {
         let ended = run_stoppable_command(command, &target, "--restore", &interrupt);
         let text = ended.unwrap_err().to_string();
         assert!(text.contains("asked for input from the terminal"), "{text}");
+    }
+
+    #[test]
+    fn command_that_waits_for_the_terminal_can_clean_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("cleaned");
+        let target = Target::parse("postgres://u@h/d", |_| None).unwrap();
+        let command = format!(
+            "trap 'echo > {}; exit 1' TERM; kill -TTIN 0; sleep 600",
+            file.display()
+        );
+        run(&command, &target, "--restore").unwrap_err();
+        assert!(file.exists());
     }
 
     #[test]
@@ -315,15 +325,66 @@ mod tests {
                 interrupt.flag().store(true, Ordering::Relaxed);
             });
             let ended = run_stoppable_command(&command, &target, "--restore", &interrupt);
-            assert_eq!(
-                ended.unwrap_err().to_string(),
-                "the command of --restore was ended, since a stop was requested"
-            );
+            let text = ended.unwrap_err().to_string();
+            let expected = "the command of --restore was ended, since a stop was requested; programs that it started in another";
+            assert!(text.starts_with(expected), "{text}");
         });
-        let process = std::fs::read_to_string(&file).unwrap();
+        assert_ended(&file);
+    }
+
+    #[test]
+    fn command_that_follows_a_stop_request_is_killed_with_its_programs_if_the_process_ends_at_once()
+    {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("process");
+        let target = Target::parse("postgres://u@h/d", |_| None).unwrap();
+        let interrupt = Interrupt::default();
+        interrupt.flag().store(true, Ordering::Relaxed);
+        let command = format!(
+            "sleep 600 & echo $! >{0}.new; mv {0}.new {0}; wait",
+            file.display()
+        );
+        let mut killed = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !file.exists() {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                killed = interrupt.kill_commands();
+            });
+            let last = interrupt.for_last_step();
+            let ended = run_stoppable_command(&command, &target, "--restore", &last);
+            let text = ended.unwrap_err().to_string();
+            assert!(text.contains("signal: 9"), "{text}");
+        });
+        let expected = "The command of --restore was killed, so that what it changed may be incomplete; programs";
+        assert!(killed.concat().starts_with(expected), "{killed:?}");
+        assert_ended(&file);
+        let refused = run_stoppable_command("true", &target, "--restore", &interrupt).unwrap_err();
+        assert!(refused.to_string().contains("ends at once"), "{refused}");
+    }
+
+    #[test]
+    fn command_that_ended_is_not_killed_if_the_process_ends_at_once() {
+        let target = Target::parse("postgres://u@h/d", |_| None).unwrap();
+        let interrupt = Interrupt::default();
+        run_stoppable_command("true", &target, "--restore", &interrupt).unwrap();
+        assert_eq!(interrupt.kill_commands(), [""; 0]);
+    }
+
+    /// Waits for the end of the process whose number a file has.
+    fn assert_ended(file: &Path) {
+        let process = std::fs::read_to_string(file).unwrap();
         let stat = format!("/proc/{}/stat", process.trim());
-        let stat = std::fs::read_to_string(stat).unwrap_or_default();
-        assert!(stat.is_empty() || stat.contains(") Z"), "{stat}");
+        let is_over = || {
+            let stat = std::fs::read_to_string(&stat).unwrap_or_default();
+            stat.is_empty() || stat.contains(") Z")
+        };
+        let begun = Instant::now();
+        while !is_over() {
+            assert!(begun.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     #[test]
@@ -341,6 +402,6 @@ mod tests {
         }
         let target = Target::parse("postgres://u@h/d", |_| None).unwrap();
         let command = "test \"$PGSERVICE$PGHOSTADDR $PGHOST\" = ' h'";
-        run_shell_command(command, &target, "the restore").unwrap();
+        run(command, &target, "the restore").unwrap();
     }
 }

@@ -8,7 +8,7 @@ use replay::{LoginMap, Target};
 
 use super::{
     AtEnd, Condition, Environment, STATEMENTS_TIME_MAX, merge_settings, quote_identifier,
-    quote_literal, run_shell_command, run_stoppable_command, template_settings,
+    quote_literal, run_stoppable_command, template_settings,
 };
 use crate::error::ExperimentError;
 use crate::interrupt::Interrupt;
@@ -334,7 +334,7 @@ impl Environment for TargetEnvironment {
         self.restore()?;
         let condition = &self.conditions[condition];
         for script in &condition.scripts {
-            script.apply_as(&self.target, &self.login)?;
+            script.apply_as(&self.target, &self.login, &self.interrupt)?;
         }
         let mut target = self.target.clone();
         target.settings = merge_settings(target.settings.iter().chain(&condition.settings));
@@ -348,7 +348,8 @@ impl Environment for TargetEnvironment {
             (DataSource::Template(_), AtEnd::Restore) => self.recreate_database(None).map(drop),
             // Also after a stop request, which ends the runs.
             (DataSource::Command(command), AtEnd::Restore) => {
-                run_shell_command(command, &self.target, "--restore")
+                let interrupt = self.interrupt.for_last_step();
+                run_stoppable_command(command, &self.target, "--restore", &interrupt)
             }
             (DataSource::Unrestored, AtEnd::Restore) => Ok(()),
         }

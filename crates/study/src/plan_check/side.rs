@@ -37,7 +37,9 @@ pub(super) fn plan_side(
     interrupt: &Interrupt,
 ) -> Result<SidePlans, Failure> {
     let mut change = |target: &Target| match &side.change {
-        Some(script) => script.apply(target).map_err(|error| error.to_string()),
+        Some(script) => script
+            .apply(target, interrupt)
+            .map_err(|error| error.to_string()),
         None => Ok(()),
     };
     let mut server = PlannerServer::create(CopyRequest {

@@ -80,8 +80,9 @@ fn kept(
         false => ("the sandbox", AtEnd::Restore),
     };
     let settings = lease.settings().to_vec();
-    let environment =
-        SandboxEnvironment::new(lease, conditions, new_server).restoring(true, at_end);
+    let environment = SandboxEnvironment::new(lease, conditions, new_server)
+        .restoring(true, at_end)
+        .stopped_by(interrupt);
     let logins = request.replay.logins.clone();
     let environment: Box<dyn Environment> = match request.place.refuses_privileged_roles {
         true => Box::new(UnprivilegedEnvironment::new(environment, logins, whole)?),

@@ -39,7 +39,7 @@ pub fn perform_sweep(
     let design = request.design(previous.as_ref())?;
     let known = previous.as_ref().map(|one| one.manifest().settings.clone());
     let restores = server::restores(request, request.writes()?)?;
-    let mut server = server::make(request, &design, restores, known)?;
+    let mut server = server::make(request, &design, restores, known, interrupt)?;
     server.environment.check()?;
     let manifest = Manifest::new(
         SweepPlan { design },

@@ -11,9 +11,10 @@ use crate::captured_server::refuse_captured_server;
 use crate::change_script::ChangeScript;
 use crate::environment::{
     AtEnd, Condition, DataSource, Environment, LeasePurpose, NewServerRequest, SandboxEnvironment,
-    SandboxLease, TargetEnvironment, create_server, run_shell_command,
+    SandboxLease, TargetEnvironment, create_server, run_stoppable_command,
 };
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::keys;
 use crate::notes;
 
@@ -34,7 +35,8 @@ pub(super) struct SweepServer {
     pub settings: Vec<(String, String)>,
 }
 
-/// Prepares the server. `known`: the settings of a sandbox when a resumed sweep began.
+/// Prepares the server. `known`: the settings of a sandbox when a resumed sweep began. `interrupt` ends a command that fills or
+/// restores a server.
 ///
 /// # Errors
 /// If the server is not available, or does not fit the request.
@@ -43,12 +45,13 @@ pub(super) fn make(
     design: &Design,
     restores: bool,
     known: Option<Vec<(String, String)>>,
+    interrupt: &Interrupt,
 ) -> Result<SweepServer, Failure> {
     let place = &request.place;
     match (&place.new_server, &place.sandbox, &place.target) {
-        (Some(new), _, _) => own(request, new, design, restores),
+        (Some(new), _, _) => own(request, new, (design, restores), interrupt),
         (_, Some(name), _) => kept(request, name, design, restores, known),
-        (_, _, Some(url)) => foreign(request, url, design),
+        (_, _, Some(url)) => foreign(request, url, design, interrupt),
         _ => Err(Failure::usage(
             "nothing says where; give --postgres-version MAJOR for a private server that is made for the sweep, --sandbox NAME for one of yours, or --target URL",
         )),
@@ -74,8 +77,8 @@ pub(super) fn restores(request: &SweepRequest, writes: bool) -> Result<bool, Fai
 fn own(
     request: &SweepRequest,
     new: &NewServerRequest,
-    design: &Design,
-    restores: bool,
+    (design, restores): (&Design, bool),
+    interrupt: &Interrupt,
 ) -> Result<SweepServer, Failure> {
     if request.script.is_none() && new.load.is_none() {
         return Err(Failure::usage(
@@ -95,10 +98,11 @@ fn own(
         notes::note(&format!(
             "Making the tables of pgbench at scale {scale} in {name}."
         ));
-        ChangeScript::new("pgbench's tables", &Script::tables(scale).join(";"))?.apply(&target)?;
+        ChangeScript::new("pgbench's tables", &Script::tables(scale).join(";"))?
+            .apply(&target, interrupt)?;
     }
     if let Some(command) = &new.load {
-        run_shell_command(command, &target, "--load")?;
+        run_stoppable_command(command, &target, "--load", interrupt)?;
     }
     let lease = SandboxLease::acquire(sandbox, database, LeasePurpose::Sweep, None)?;
     Ok(SweepServer {
@@ -155,7 +159,12 @@ fn kept(
     })
 }
 
-fn foreign(request: &SweepRequest, url: &str, design: &Design) -> Result<SweepServer, Failure> {
+fn foreign(
+    request: &SweepRequest,
+    url: &str,
+    design: &Design,
+    interrupt: &Interrupt,
+) -> Result<SweepServer, Failure> {
     let target = Target::parse(url, |name| std::env::var(name).ok())?;
     let login = login(&target, request);
     let address = target.address();
@@ -174,7 +183,8 @@ fn foreign(request: &SweepRequest, url: &str, design: &Design) -> Result<SweepSe
         None => DataSource::Unrestored,
     };
     let conditions = conditions(design);
-    let environment = TargetEnvironment::new(target, login, data, conditions, AtEnd::Leave);
+    let environment =
+        TargetEnvironment::new(target, login, data, conditions, AtEnd::Leave).stopped_by(interrupt);
     Ok(SweepServer {
         environment: Box::new(environment),
         name: address,

@@ -325,7 +325,7 @@ impl Clones<'_> {
         let mut command = self.command((drop, "--drop-command"), (side, version), target);
         let url = clone.map_or(String::new(), |clone| clone.url.clone());
         command.variables.push(("REHEARSE_URL", url));
-        command.run(&Interrupt::default())?;
+        command.run(&self.interrupt.without_request())?;
         Ok(())
     }
 }

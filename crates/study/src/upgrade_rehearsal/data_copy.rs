@@ -324,7 +324,6 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::environment::run_shell_command;
 
     const SUMMARY: &str = "pg_restore: warning: errors ignored on restore: ";
     const ERROR: &str =
@@ -364,7 +363,7 @@ mod tests {
         let load = copy.load_command(CopySide::New, "shop").unwrap();
         let target = Target::parse("postgres://u@h/d", |_| None).unwrap();
         let command = format!("PATH={programs}:$PATH\n{load}");
-        let done = run_shell_command(&command, &target, "the restore");
+        let done = run_stoppable_command(&command, &target, "the restore", &Interrupt::default());
         (done.map_err(|error| error.to_string()), copy.errors())
     }
 
@@ -438,7 +437,7 @@ mod tests {
         let command = copy.dump_command();
         let command = format!("PATH={}:$PATH\n{command}", quoted(directory.path()));
         let target = Target::parse("postgres://u@h/d", |_| None).unwrap();
-        run_shell_command(&command, &target, "the dump").unwrap();
+        run_stoppable_command(&command, &target, "the dump", &Interrupt::default()).unwrap();
         other.write_all(b"other").unwrap();
         let text = fs::read_to_string(copy.directory.join("data.dump")).unwrap();
         assert_eq!((text.as_str(), name.exists()), ("own\n", false));

@@ -174,7 +174,7 @@ fn make_old(
     if plan.database != "postgres" {
         let sql = format!("CREATE DATABASE {}", quote_identifier(&plan.database));
         let script = ChangeScript::new("CREATE DATABASE", &sql)?;
-        script.apply(&server_target(&named.endpoint, "postgres")?)?;
+        script.apply(&server_target(&named.endpoint, "postgres")?, interrupt)?;
     }
     let target = server_target(&named.endpoint, &plan.database)?;
     let load = copy.load_command(CopySide::Old, &plan.database)?;

@@ -138,7 +138,7 @@ impl RemedyInputs<'_> {
         // Each run of a proof restores the data, and its end does.
         if found.proof.is_none() {
             // The request ended the search, and its traces must go.
-            search_servers::restore(self.request, &Interrupt::default())?;
+            search_servers::restore(self.request, &self.interrupt.for_last_step())?;
         }
         found.expectations = UpgradeExpectations::new(
             (self.whole, &self.plan.database),
@@ -242,7 +242,7 @@ impl RemedyInputs<'_> {
         servers.release()?;
         if self.interrupt.is_requested() {
             // The request ended the search, and its traces must go.
-            search_servers::restore(self.request, &Interrupt::default())?;
+            search_servers::restore(self.request, &self.interrupt.for_last_step())?;
         }
         found
     }

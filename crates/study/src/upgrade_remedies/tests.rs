@@ -140,7 +140,7 @@ fn search_finds_the_remedy_of_each_difference_and_leaves_nothing() {
     let execute = |url: &str, sql: &str| {
         let target = Target::parse(url, |_| None).unwrap();
         let script = crate::ChangeScript::new("test", sql).unwrap();
-        script.apply(&target).unwrap();
+        script.apply(&target, &Interrupt::default()).unwrap();
         target
     };
     for (database, before, after, sql, remedy) in CASES {
@@ -217,7 +217,7 @@ fn plan_that_the_old_server_also_chooses_with_new_statistics_depends_on_the_samp
         let target = Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
         for sql in [ONES, "VACUUM FULL facts", change] {
             let script = crate::ChangeScript::new("test", sql).unwrap();
-            script.apply(&target).unwrap();
+            script.apply(&target, &Interrupt::default()).unwrap();
         }
         target
     });
@@ -259,7 +259,7 @@ fn remedy_is_found_for_the_values_that_have_another_plan() {
         let target = Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
         for sql in [TABLES, "ANALYZE", change] {
             let script = crate::ChangeScript::new("test", sql).unwrap();
-            script.apply(&target).unwrap();
+            script.apply(&target, &Interrupt::default()).unwrap();
         }
         target
     });
