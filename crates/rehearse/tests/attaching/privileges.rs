@@ -11,6 +11,15 @@ fn program_for_all(directory: &Path) -> PathBuf {
     for path in [directory, &program] {
         std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
     }
+    // A child of another thread that has not yet called exec may have it open for writing.
+    let is_busy = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ExecutableFileBusy;
+    while Command::new(&program)
+        .arg("--version")
+        .output()
+        .is_err_and(|error| is_busy(&error))
+    {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     program
 }
 

@@ -11,6 +11,8 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
 const FILE: &str = "sandbox.json";
 const LOCK: &str = "owner.lock";
@@ -18,6 +20,9 @@ const LOCK: &str = "owner.lock";
 pub(crate) const SHORT_DIR: &str = "/tmp";
 pub(crate) const SOCKET_PREFIX: &str = "rehearse-";
 const KIND: &str = "rehearse sandbox";
+/// Attempts to lock a sandbox, and the pause between them: one second in all.
+const LOCK_TRIES: u32 = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Contents of the file. The password is not recorded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -171,9 +176,16 @@ pub(crate) fn try_lock_owner(root: &Path) -> Result<Option<File>> {
     Ok(file.try_lock().is_ok().then_some(file))
 }
 
-/// Marks the sandbox as owned; it is an error if another process owns it.
+/// Marks the sandbox as owned; it is an error if another process owns it. A child of another thread that has not yet called
+/// exec may briefly keep a lock that was released.
 pub(crate) fn lock_owner(root: &Path) -> Result<File> {
-    try_lock_owner(root)?.ok_or_else(|| Error::Busy {
+    for _ in 0..LOCK_TRIES {
+        if let Some(lock) = try_lock_owner(root)? {
+            return Ok(lock);
+        }
+        sleep(LOCK_PAUSE);
+    }
+    Err(Error::Busy {
         root: root.to_owned(),
     })
 }
