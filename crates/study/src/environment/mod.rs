@@ -34,6 +34,7 @@ pub(crate) use printing_command::PrintingCommand;
 pub use sandbox::{NewServer, SandboxEnvironment, create_server};
 pub use shell::run_stoppable_command;
 pub use target::{DataSource, TargetEnvironment, of_side};
+pub(crate) use template_settings::{MissingReason, MissingSetting};
 
 /// Time limit of all statements on one administrative connection. An index may be built there.
 pub(crate) const STATEMENTS_TIME_MAX: Duration = Duration::from_secs(24 * 3_600);

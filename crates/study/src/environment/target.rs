@@ -6,6 +6,7 @@ use std::path::Path;
 use connect::login::{Dialer, Login, LoginError, QueryConnection, Value};
 use replay::{LoginMap, Target};
 
+use super::template_settings::MissingSetting;
 use super::{
     AtEnd, Condition, Environment, STATEMENTS_TIME_MAX, merge_settings, quote_identifier,
     quote_literal, run_stoppable_command, template_settings,
@@ -55,8 +56,8 @@ pub struct TargetEnvironment {
     is_touched: bool,
     /// Comment of the database that this proof creates.
     comment: String,
-    /// Sentences on settings of the template that the created database does not have. Each is reported once.
-    pub(super) refused_settings: BTreeSet<String>,
+    /// Settings of the template that the created database does not have. Each is reported once.
+    pub(crate) missing_settings: BTreeSet<MissingSetting>,
     /// Stop request that ends a command which restores data.
     interrupt: Interrupt,
 }
@@ -78,7 +79,7 @@ impl TargetEnvironment {
             at_end,
             is_touched: false,
             comment: OURS.to_owned(),
-            refused_settings: BTreeSet::new(),
+            missing_settings: BTreeSet::new(),
             interrupt: Interrupt::default(),
         }
     }
@@ -118,10 +119,10 @@ impl TargetEnvironment {
                 done
             }
             DataSource::Template(template) => {
-                for refused in self.recreate_database(Some(template))? {
-                    if !self.refused_settings.contains(&refused) {
-                        notes::note(&refused);
-                        self.refused_settings.insert(refused);
+                for missing in self.recreate_database(Some(template))? {
+                    if !self.missing_settings.contains(&missing) {
+                        notes::note(&missing.sentence);
+                        self.missing_settings.insert(missing);
                     }
                 }
                 Ok(())
@@ -131,8 +132,11 @@ impl TargetEnvironment {
     }
 
     /// Drops the target's database, if this program created it, and recreates it from the template, with its settings.
-    /// Returns sentences on settings that it does not have.
-    fn recreate_database(&self, template: Option<&str>) -> Result<Vec<String>, ExperimentError> {
+    /// Returns settings of the template that it does not have.
+    fn recreate_database(
+        &self,
+        template: Option<&str>,
+    ) -> Result<Vec<MissingSetting>, ExperimentError> {
         let (admin, login) = self.administrator();
         let dialer = Dialer::new(&admin)?;
         let mut questions = open_administration(&dialer, &login, &admin)?;

@@ -41,6 +41,7 @@ pub(super) fn assemble(
     let coverage = coverage(journal)?;
     let mut notes = proof.notes.clone();
     notes.extend(remedies.notes);
+    notes.extend(server_limits::missing_settings(&remedies.missing_settings));
     if let Err(failure) = &plans {
         notes.push(format!("plans were not compared: {}", failure.message));
     }
@@ -107,15 +108,15 @@ pub(super) fn assemble(
         notes,
     };
     if let Some(side) = side {
-        report.slower = side.slower;
-        report.suspected = side.suspected;
-        report.faster = side.faster.len() as u64;
-        report.errors = side.errors;
-        report.other_rows = report.evidence.other_rows;
+        add_differences(&mut report, side);
     }
     report.notes.extend(note_on_commits(&report));
-    let unequal_hosts = servers.unequal_hosts.as_deref();
-    (report.decision, report.reasons) = decision::decide(&report, unequal_hosts);
+    let unequal_settings = server_limits::unequal_settings(&remedies.missing_settings);
+    // With unequal settings times decide nothing, as on unequal hosts.
+    let unequal = servers.unequal_hosts.iter().chain(&unequal_settings);
+    let unequal: Vec<&str> = unequal.map(String::as_str).collect();
+    let unequal = (!unequal.is_empty()).then(|| unequal.join(" "));
+    (report.decision, report.reasons) = decision::decide(&report, unequal.as_deref());
     limit_by_builds(&mut report, servers);
     if let Some(same) = &servers.same_version {
         report.reasons.insert(0, same.clone());
@@ -125,6 +126,15 @@ pub(super) fn assemble(
         &private_servers::upgrade_refusal(request.output),
     );
     Ok(report)
+}
+
+/// Adds what differs in the replays without remedies.
+fn add_differences(report: &mut UpgradeReport, side: ProofSideReport) {
+    report.slower = side.slower;
+    report.suspected = side.suspected;
+    report.faster = side.faster.len() as u64;
+    report.errors = side.errors;
+    report.other_rows = report.evidence.other_rows;
 }
 
 /// Adds what the versions, the builds and the data of the servers do not allow to conclude.

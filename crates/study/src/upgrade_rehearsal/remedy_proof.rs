@@ -21,6 +21,7 @@ use super::result::RemedyProof;
 use super::search_servers::{PROOF, SearchServers};
 use super::time_needed::REPLAYS_SHARE;
 use super::{FinishProof, MARGIN, PreparedServers, UpgradeRequest, proof_request, search_servers};
+use crate::environment::MissingSetting;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::notes;
@@ -60,6 +61,9 @@ struct SearchFile {
     limit_s: f64,
     /// Time of the search, in seconds.
     search_s: f64,
+    /// Settings of `--template` that the databases of the old server and of the new one do not have.
+    #[serde(default)]
+    missing_settings: [Vec<MissingSetting>; 2],
 }
 
 /// Remedies of a rehearsal.
@@ -72,6 +76,8 @@ pub(super) struct FoundRemedies {
     /// Expectations for the real upgrade.
     pub(super) expectations: UpgradeExpectations,
     pub(super) notes: Vec<String>,
+    /// Settings of `--template` that the databases of the old server and of the new one do not have.
+    pub(super) missing_settings: [Vec<MissingSetting>; 2],
 }
 
 /// Inputs of the search and of the proof.
@@ -110,6 +116,7 @@ impl RemedyInputs<'_> {
         let mut searched = self.search(side)?;
         let mut found = FoundRemedies {
             notes: std::mem::take(&mut searched.found.notes),
+            missing_settings: std::mem::take(&mut searched.missing_settings),
             ..FoundRemedies::default()
         };
         let mut rehearsed = compare_side(self.journal, 1, Literals::Hidden)?;
@@ -168,7 +175,8 @@ impl RemedyInputs<'_> {
         let left = limit.saturating_sub(Duration::from_secs_f64(known.search_s));
         let clock = SystemClock::start();
         let begun_ns = clock.now_ns();
-        let found = self.search_on_servers(side, left.max(SEARCH_MIN), known.found)?;
+        let (found, missing_settings) =
+            self.search_on_servers(side, left.max(SEARCH_MIN), known.found)?;
         super::refuse_stopped(self.interrupt)?;
         if found.script() != remedies {
             self.discard_proof()?;
@@ -177,6 +185,7 @@ impl RemedyInputs<'_> {
             found,
             limit_s: limit.as_secs_f64(),
             search_s: known.search_s + (clock.now_ns() - begun_ns) as f64 / 1e9,
+            missing_settings,
         };
         let text = serde_json::to_string_pretty(&searched).expect("plain data");
         write(&file, &text)?;
@@ -215,7 +224,7 @@ impl RemedyInputs<'_> {
         side: Option<&ProofSideReport>,
         limit: Duration,
         known: RemedySearchResult,
-    ) -> Result<RemedySearchResult, Failure> {
+    ) -> Result<(RemedySearchResult, [Vec<MissingSetting>; 2]), Failure> {
         let mut slower: HashMap<Fingerprint, RegressionSign> = HashMap::new();
         for one in side.iter().flat_map(|side| &side.slower) {
             slower.insert(one.fingerprint, RegressionSign::Slower);
@@ -239,12 +248,13 @@ impl RemedyInputs<'_> {
             interrupt: self.interrupt,
         };
         let found = search_remedies(&search, self.whole, known);
+        let missing_settings = servers.missing_settings();
         servers.release()?;
         if self.interrupt.is_requested() {
             // The request ended the search, and its traces must go.
             search_servers::restore(self.request, &self.interrupt.for_last_step())?;
         }
-        found
+        Ok((found?, missing_settings))
     }
 
     fn prove(

@@ -19,7 +19,7 @@ use super::rehearsal_plan::RehearsalPlan;
 use super::server_state::Restoring;
 use super::{PreparedServers, RehearsalServers, UpgradeRequest};
 use crate::environment::{
-    AtEnd, Condition, DataSource, Environment, TargetEnvironment, create_server,
+    AtEnd, Condition, DataSource, Environment, MissingSetting, TargetEnvironment, create_server,
     restore_interrupted, run_stoppable_command, server_target,
 };
 use crate::failure::Failure;
@@ -115,6 +115,16 @@ impl SearchServers {
             target.user = target.user.take().or(user);
         }
         Ok(servers)
+    }
+
+    /// Returns the settings of `--template` that the databases of the old server and of the new one do not have. Those of the
+    /// replays do not have them either.
+    pub(super) fn missing_settings(&self) -> [Vec<MissingSetting>; 2] {
+        let mut sides = self.databases.iter();
+        [sides.next(), sides.next()].map(|side| {
+            let missing = side.into_iter().flat_map(|one| &one.missing_settings);
+            missing.cloned().collect()
+        })
     }
 
     /// Deletes the copies.

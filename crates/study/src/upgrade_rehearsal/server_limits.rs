@@ -1,8 +1,9 @@
-//! Limits of a rehearsal that come from its servers: their builds, JIT compilation, and data of another moment.
+//! Limits of a rehearsal that come from its servers: their builds, JIT compilation, settings, and data of another moment.
 
 use compare::targets::Detail;
 
 use super::start_checks::StartChecks;
+use crate::environment::{MissingReason, MissingSetting};
 
 /// Name of the difference between builds with and without the library of JIT compilation.
 const JIT_LIBRARY: &str = "JIT library";
@@ -66,9 +67,74 @@ pub(super) fn other_data(differences: &[String]) -> Option<String> {
     })
 }
 
+/// Describes the settings of `--template` that the databases of the old server and of the new one do not have.
+pub(super) fn missing_settings([old, new]: &[Vec<MissingSetting>; 2]) -> Vec<String> {
+    let of_side = |side: &'static str, missing: &[MissingSetting]| -> Vec<String> {
+        let all = missing.iter();
+        all.map(|one| format!("on the {side} server, {}", one.sentence))
+            .collect()
+    };
+    [of_side("old", old), of_side("new", new)].concat()
+}
+
+/// Names the settings of `--template` that only one server refuses, so that the replays on both have unequal settings.
+pub(super) fn unequal_settings([old, new]: &[Vec<MissingSetting>; 2]) -> Option<String> {
+    let only = |side: &str, one: &[MissingSetting], other: &[MissingSetting]| {
+        let is_refused = |one: &&MissingSetting| one.reason == MissingReason::Refused;
+        let refused_there = |setting: &str| {
+            let mut refused = other.iter().filter(is_refused);
+            refused.any(|one| one.setting == setting)
+        };
+        let names = one.iter().filter(is_refused);
+        let names = names.filter(|one| !refused_there(&one.setting));
+        let names: Vec<&str> = names.map(|one| one.setting.as_str()).collect();
+        (!names.is_empty()).then(|| format!("the {side} server refuses {}", names.join(", ")))
+    };
+    let sides = [only("old", old, new), only("new", new, old)];
+    let refused: Vec<String> = sides.into_iter().flatten().collect();
+    (!refused.is_empty()).then(|| {
+        format!(
+            "The databases of both servers have unequal settings of --template, which change times and errors: {}. See the notes \
+             for the reasons.",
+            refused.join("; ")
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn missing(setting: &str, reason: MissingReason) -> MissingSetting {
+        MissingSetting {
+            setting: setting.to_owned(),
+            reason,
+            sentence: format!("{setting} is missing"),
+        }
+    }
+
+    #[test]
+    fn setting_that_only_one_server_refuses_makes_the_servers_unequal() {
+        let [one, other] =
+            ["work_mem", "temp_file_limit"].map(|setting| missing(setting, MissingReason::Refused));
+        let left_out = missing("default_transaction_read_only", MissingReason::LeftOut);
+        let both = [vec![one.clone(), left_out], vec![one.clone()]];
+        assert_eq!(unequal_settings(&both), None);
+        let notes = missing_settings(&both);
+        assert_eq!(notes.len(), 3);
+        assert_eq!(notes[2], "on the new server, work_mem is missing");
+        let differing = unequal_settings(&[vec![one.clone(), other], vec![one.clone()]]);
+        let differing = differing.unwrap();
+        assert!(
+            differing.contains("the old server refuses temp_file_limit."),
+            "{differing}"
+        );
+        let differing = unequal_settings(&[Vec::new(), vec![one]]).unwrap();
+        assert!(
+            differing.contains("the new server refuses work_mem."),
+            "{differing}"
+        );
+    }
 
     fn detail(what: &str) -> Detail {
         Detail {
