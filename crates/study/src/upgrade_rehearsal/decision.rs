@@ -104,6 +104,14 @@ impl<'a> Outcome<'a> {
     }
 }
 
+impl Outcome<'_> {
+    /// Whether the total response time exceeds that of the old version by the margin at most, as a share.
+    fn is_no_slower(&self, margin: f64) -> bool {
+        self.effect
+            .is_some_and(|effect| effect.high <= 1.0 + margin)
+    }
+}
+
 /// Returns the replays with all remedies if they were completed.
 fn replayed_remedies(report: &UpgradeReport) -> Option<&RemedyProof> {
     report.remedied.as_ref().filter(|one| one.blocks > 0)
@@ -155,7 +163,7 @@ fn judge(report: &UpgradeReport, has_equal_hosts: bool) -> (UpgradeDecision, Vec
         true => format!("{with_remedies}With the remedies: "),
         false => String::new(),
     };
-    let mut reasons = vec![format!("{with}{}", shown(&outcome))];
+    let mut reasons = vec![format!("{with}{}", shown(&outcome, report.margin))];
     reasons.extend(unclear::plan_risks(report));
     match report.remedies.len() {
         0 if !is_remedied => return (UpgradeDecision::Go, reasons),
@@ -167,7 +175,7 @@ fn judge(report: &UpgradeReport, has_equal_hosts: bool) -> (UpgradeDecision, Vec
 }
 
 /// Describes what the replays show in favour of the upgrade.
-fn shown(outcome: &Outcome<'_>) -> String {
+fn shown(outcome: &Outcome<'_>, margin: f64) -> String {
     let evidence = outcome.evidence;
     let judged = format!(
         "{} of {} statements could be judged separately.",
@@ -176,18 +184,19 @@ fn shown(outcome: &Outcome<'_>) -> String {
     );
     let high = outcome.effect.map(|effect| format!("{:.2}", effect.high));
     let high = high.as_deref().unwrap_or("unknown");
-    match outcome.verdict {
-        Some(Verdict::NotProven) if evidence.judged == 0 => format!(
+    let is_hidden = outcome.verdict == Some(Verdict::NotProven) && !outcome.is_no_slower(margin);
+    match is_hidden {
+        true if evidence.judged == 0 => format!(
             "No statement had enough executions to be judged separately. None fails more often or returns other rows, and the \
              work of the runs is the same. Their total response time, new / old, is at most × {high}; the noise of the machine \
              hides smaller changes."
         ),
-        Some(Verdict::NotProven) => format!(
+        true => format!(
             "No statement that could be judged is slower, none fails more often or returns other rows, and the work of the \
              runs is the same. The noise of the machine is too large to show the same of their total response time, new / \
              old, which is at most × {high}. {judged}"
         ),
-        _ => format!(
+        false => format!(
             "Response times, errors and answers of the workload are no worse on the new version. The total response time, \
              new / old, is at most × {high}. {judged}"
         ),

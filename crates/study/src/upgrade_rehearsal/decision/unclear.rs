@@ -197,6 +197,8 @@ fn more_time(report: &UpgradeReport) -> String {
 fn time(report: &UpgradeReport, outcome: &Outcome<'_>) -> Option<String> {
     match outcome.verdict {
         None => Some("The replays on both versions were not completed.".to_owned()),
+        // It may be faster: the question is whether it is slower.
+        Some(Verdict::NotProven) if outcome.is_no_slower(report.margin) => None,
         // Work is compared before time.
         Some(Verdict::NotProven) if is_work_equal(report, outcome) => None,
         Some(Verdict::NotProven) => {

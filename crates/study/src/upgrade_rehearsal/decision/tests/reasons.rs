@@ -136,3 +136,17 @@ fn time_of_a_statement_alone_is_no_objection_if_the_replays_judge_it() {
         select town. To decide, give more time with --within.";
     assert_eq!(reasons, [expected]);
 }
+
+#[test]
+fn response_time_that_is_not_slower_needs_no_proof_that_it_is_the_same() {
+    let with_effect = |high: f64| {
+        let mut report = report(Some(Verdict::NotProven));
+        report.effect = Some(up_to(high));
+        report.plans = Some(plans());
+        decide(&report)
+    };
+    let (decision, reasons) = with_effect(0.99);
+    assert_eq!(decision, UpgradeDecision::Go, "{reasons:?}");
+    assert!(reasons[0].contains("are no worse"), "{reasons:?}");
+    assert_eq!(with_effect(1.06).0, UpgradeDecision::Undecided);
+}
