@@ -42,6 +42,13 @@ impl Room {
         child
     }
 
+    /// Starts a sweep with a restore, and waits until that runs.
+    fn start_sweep(&self, restore: &str) -> Child {
+        let (workload, sweep) = (self.at("a.workload"), self.at("a.sweep"));
+        let given = ["--target", TARGET, "--restore", restore, "-o", &sweep];
+        self.start(&[&["sweep", &workload], &given[..]].concat())
+    }
+
     /// Returns whether the program of the restore has ended.
     fn is_restore_over(&self) -> bool {
         let process = std::fs::read_to_string(self.at("process")).unwrap();
@@ -82,17 +89,8 @@ fn end(mut child: Child) -> (Option<i32>, String) {
 #[test]
 fn restore_of_a_sweep_ends_at_the_first_signal_and_the_trial_is_not_recorded() {
     let room = Room::new();
-    let (workload, sweep, restore) = (room.at("a.workload"), room.at("a.sweep"), room.restore(""));
-    let child = room.start(&[
-        "sweep",
-        &workload,
-        "--target",
-        TARGET,
-        "--restore",
-        &restore,
-        "-o",
-        &sweep,
-    ]);
+    let restore = room.restore("");
+    let child = room.start_sweep(&restore);
     send(&child, "-INT");
     let (code, messages) = end(child);
     assert_eq!(code, Some(3), "{messages}");
@@ -101,7 +99,7 @@ fn restore_of_a_sweep_ends_at_the_first_signal_and_the_trial_is_not_recorded() {
         "{messages}"
     );
     assert!(room.is_restore_over());
-    assert!(trials(Path::new(&sweep)).is_empty());
+    assert!(trials(Path::new(&room.at("a.sweep"))).is_empty());
 }
 
 #[test]
@@ -134,17 +132,7 @@ fn restore_of_paired_replays_ends_at_the_first_signal() {
 fn restore_that_ignores_a_stop_is_killed_and_named_at_the_second_signal() {
     let room = Room::new();
     let restore = room.restore("trap '' TERM;");
-    let (workload, sweep) = (room.at("a.workload"), room.at("a.sweep"));
-    let child = room.start(&[
-        "sweep",
-        &workload,
-        "--target",
-        TARGET,
-        "--restore",
-        &restore,
-        "-o",
-        &sweep,
-    ]);
+    let child = room.start_sweep(&restore);
     // Two different signals, since the system may merge two of a kind.
     send(&child, "-INT");
     send(&child, "-TERM");

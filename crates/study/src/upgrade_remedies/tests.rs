@@ -197,6 +197,28 @@ fn search_finds_the_remedy_of_each_difference_and_leaves_nothing() {
     }
 }
 
+/// Searches remedies for a workload whose only statement the replays showed as slower.
+fn slower_statement(targets: &[Target; 2], workload: &WorkloadReader) -> UpgradeRegression {
+    let texts = workload.statements().unwrap();
+    let slower = texts.map(|text| (text.unwrap().fingerprint, RegressionSign::Slower));
+    let search = RemedySearch {
+        old: &targets[0],
+        new: &targets[1],
+        logins: &LoginMap::default(),
+        access: TrialAccess::Disposable,
+        captured: "postgres",
+        slower: &slower.collect(),
+        limit: Duration::from_secs(120),
+        literals: Literals::Shown,
+        interrupt: &Interrupt::default(),
+    };
+    let found = search_remedies(&search, workload, RemedySearchResult::default()).unwrap();
+    let [one] = &found.regressions[..] else {
+        panic!("{found:#?}");
+    };
+    one.clone()
+}
+
 /// Rows that are equal in three columns. Statistics from before they differed estimate many, those from after it few.
 const ONES: &str = "CREATE TABLE other (id int PRIMARY KEY, pad text);
     INSERT INTO other SELECT i, repeat('x', 100) FROM generate_series(1, 20000) i;
@@ -222,23 +244,7 @@ fn plan_that_the_old_server_also_chooses_with_new_statistics_depends_on_the_samp
         target
     });
     let workload = workload(&directory.path().join("w"), "postgres", EQUAL);
-    let texts = workload.statements().unwrap();
-    let slower = texts.map(|text| (text.unwrap().fingerprint, RegressionSign::Slower));
-    let search = RemedySearch {
-        old: &targets[0],
-        new: &targets[1],
-        logins: &LoginMap::default(),
-        access: TrialAccess::Disposable,
-        captured: "postgres",
-        slower: &slower.collect(),
-        limit: Duration::from_secs(120),
-        literals: Literals::Shown,
-        interrupt: &Interrupt::default(),
-    };
-    let found = search_remedies(&search, &workload, RemedySearchResult::default()).unwrap();
-    let [one] = &found.regressions[..] else {
-        panic!("{found:#?}");
-    };
+    let one = slower_statement(&targets, &workload);
     let dependence = one.sample_dependence.unwrap_or_else(|| panic!("{one:#?}"));
     assert_eq!(dependence.old_with_new_plan, dependence.samples, "{one:#?}");
     let note = one.note.as_deref().unwrap_or_default();
@@ -270,23 +276,7 @@ fn remedy_is_found_for_the_values_that_have_another_plan() {
     };
     let executions: Vec<String> = (0..11).map(execution).collect();
     let workload = workload_of(&directory.path().join("w"), "postgres", &executions);
-    let texts = workload.statements().unwrap();
-    let slower = texts.map(|text| (text.unwrap().fingerprint, RegressionSign::Slower));
-    let search = RemedySearch {
-        old: &targets[0],
-        new: &targets[1],
-        logins: &LoginMap::default(),
-        access: TrialAccess::Disposable,
-        captured: "postgres",
-        slower: &slower.collect(),
-        limit: Duration::from_secs(120),
-        literals: Literals::Shown,
-        interrupt: &Interrupt::default(),
-    };
-    let found = search_remedies(&search, &workload, RemedySearchResult::default()).unwrap();
-    let [one] = &found.regressions[..] else {
-        panic!("{found:#?}");
-    };
+    let one = slower_statement(&targets, &workload);
     let remedy = one.remedy.as_ref().unwrap_or_else(|| panic!("{one:#?}"));
     assert_eq!(
         remedy.statements,

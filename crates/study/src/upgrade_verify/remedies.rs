@@ -335,6 +335,7 @@ mod tests {
         let empty = object(&mut connection, "ANALYZE app.empty").0;
         assert_eq!(empty, Some(false));
     }
+
     #[test]
     fn setting_of_a_role_is_compared_as_printed_and_that_in_the_database_overrides() {
         let (_sandbox, endpoint) = test_support::server().start();

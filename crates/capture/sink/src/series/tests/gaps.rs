@@ -12,14 +12,17 @@ fn continued(path: &Path) -> SeriesOptions {
     }
 }
 
+/// Returns a range in seconds after [`START_US`].
+fn seconds((from_us, to_us): (i64, i64)) -> (i64, i64) {
+    let second = |us: i64| (us - START_US) / SECOND_US;
+    (second(from_us), second(to_us))
+}
+
 /// Starts and ends of the gaps, in seconds after [`START_US`].
 fn gaps(path: &Path) -> Vec<(i64, i64)> {
-    let second = |us: i64| (us - START_US) / SECOND_US;
     let gaps = Series::open(path).unwrap().info.gaps;
-    let ranges = gaps
-        .iter()
-        .map(|gap| (second(gap.from_us), second(gap.to_us)));
-    ranges.collect()
+    let ranges = gaps.iter().map(|gap| (gap.from_us, gap.to_us));
+    ranges.map(seconds).collect()
 }
 
 /// Continues a series by a live capture that begins at this second, has no event until another one, and is killed.
@@ -232,12 +235,9 @@ fn record_without_file(options: SeriesOptions, seconds: &[i64], file: (i64, i64)
 
 /// Starts and ends of the possible gaps, in seconds after [`START_US`].
 fn possible_gaps(path: &Path) -> Vec<(i64, i64)> {
-    let second = |us: i64| (us - START_US) / SECOND_US;
     let gaps = Series::open(path).unwrap().info.possible_gaps;
-    let ranges = gaps
-        .iter()
-        .map(|gap| (second(gap.from_us), second(gap.to_us)));
-    ranges.collect()
+    let ranges = gaps.iter().map(|gap| (gap.from_us, gap.to_us));
+    ranges.map(seconds).collect()
 }
 
 #[test]
