@@ -11,6 +11,8 @@
 //!
 //! Evidence adds up: what one measure shows is not taken back by another that shows nothing.
 
+mod execution;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use statistics::bootstrap::MEASURES;
@@ -405,13 +407,15 @@ impl<'a> Judge<'a> {
         let is_clear = self.is_proven() || self.is_clear_by_chance();
         let is_same_work =
             self.one.work.as_ref().is_some_and(WorkComparison::is_same) && !self.other_plan;
-        if is_clear && is_same_work && relative < TIME_FACTOR {
+        let is_doubled =
+            relative >= TIME_FACTOR && !self.is_typical_run_equal() && !self.may_be_stalls();
+        if is_clear && is_same_work && !is_doubled {
             return StatementChange::Along { direction };
         }
         // If the server took less time for it, the client waited for something that others use.
         let is_contradicted = self.execution.is_some_and(|relative| relative <= 1.0);
         let is_suspect = !is_contradicted
-            && (relative >= TIME_FACTOR
+            && (is_doubled
                 || (is_clear && relative.max(self.own_ratio()) > 1.0 + self.context.margin)
                 || (relative >= WORK_TIME_FACTOR && (self.other_plan || !self.work.is_empty())));
         match is_suspect {
@@ -440,25 +444,6 @@ impl<'a> Judge<'a> {
             || self.is_execution_cause()
             || self.is_time_cause(relative)
             || self.is_proven_cause()
-    }
-
-    /// Whether the server's execution time alone shows a cause. A client on a busy machine waits for its processor and
-    /// shows nothing; the server's time does, if its executions vary little enough.
-    fn is_execution_cause(&self) -> bool {
-        let error = self
-            .one
-            .work
-            .as_ref()
-            .and_then(WorkComparison::execution_error);
-        let (Some(common), Some(relative), Some(error)) =
-            (self.context.common, self.execution, error)
-        else {
-            return false;
-        };
-        common.execution.is_some()
-            && relative >= TIME_FACTOR
-            && relative.ln() >= DEVIATIONS * common.deviation
-            && (relative / (1.0 + self.context.margin)).ln() >= DEVIATIONS * error
     }
 
     /// Whether time alone shows a cause with one run a side.

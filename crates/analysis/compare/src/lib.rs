@@ -29,6 +29,7 @@ mod error_origin;
 mod example_row;
 mod judgement;
 mod missing_object;
+mod observation_unit;
 mod over_time;
 pub mod proof;
 mod read_only_refusals;
@@ -55,7 +56,7 @@ pub use cause::{
 };
 pub use compare::{
     CompareOptions, Comparison, ContextComparison, ContextStatement, ContextsComparison,
-    InconclusiveReason, Noise, NoiseSource, ObservationUnit, Pairing, RunFacts, Runs, SideFacts,
+    InconclusiveReason, Noise, NoiseSource, Pairing, RunFacts, Runs, SideFacts,
     StatementComparison, TimesComparison, Verdict, compare,
 };
 pub use contexts::{ContextGrouper, compare_contexts};
@@ -69,6 +70,7 @@ pub use example_row::{RowExample, ValueChange, ValueDifference};
 pub use judgement::{
     CALLS_MIN, CALLS_P99_MIN, Finding, InsufficientData, MARGIN_DEFAULT, STRETCHES_MIN,
 };
+pub use observation_unit::ObservationUnit;
 pub use over_time::{ComparedOverTime, SideStretch, StretchTimes};
 pub use rows_change::{IgnoredColumn, RowsChange, RowsComparison};
 pub use rows_reason::RowsReason;
@@ -78,4 +80,4 @@ pub use side::Side;
 pub use slowest::{SLOWEST_MAX, SlowExecution};
 pub use statement_role::StatementRole;
 pub use warning::{MachineLoadPercent, TOOL_LAG_P99_HIGH_NS, Warning, WhichRun};
-pub use work::{WORK_FACTOR, WorkChange, WorkComparison, WorkCounter, WorkPerCall};
+pub use work::{TypicalRuns, WORK_FACTOR, WorkChange, WorkComparison, WorkCounter, WorkPerCall};

@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use time_breakdown::observed::StatementTotals;
 
+use crate::observation_unit::ObservationUnit;
+
 /// Minimum share of a run's executions that the statistics must have, so that they describe the run.
 const COVERED_MIN: f64 = 0.8;
 /// Maximum of the same ratio. If there are more, others used the server too.
@@ -61,6 +63,13 @@ pub struct WorkPerCall {
 }
 
 impl WorkPerCall {
+    /// Returns the number of executions, divided by the square of the coefficient of variation. If the time lies in a few equally
+    /// long executions, it is about their number. `None` in runs that do not have the deviation.
+    pub fn effective_calls(&self) -> Option<f64> {
+        let variation = self.exec_deviation_ns? / self.exec_ns;
+        Some(self.calls as f64 / variation.powi(2))
+    }
+
     /// Divides totals by their executions; `None` without any.
     pub(crate) fn of(totals: &StatementTotals) -> Option<Self> {
         let calls = (totals.calls > 0).then_some(totals.calls as f64)?;
@@ -87,6 +96,44 @@ impl WorkPerCall {
             jit_ns: optional(totals.jit_ns),
             workers_planned: optional(totals.workers_planned),
             workers_launched: optional(totals.workers_launched),
+        })
+    }
+}
+
+/// Execution times of typical runs of both sides, after / before. One run with a few very long executions changes the mean of
+/// all executions, but not that of a typical run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct TypicalRuns {
+    /// Number of runs of the side with fewer.
+    pub runs: usize,
+    /// Lower median of the ratios of pairs. Without pairs, lower median of the runs after / upper median of those before.
+    /// At least half of the runs differ by this or more.
+    pub low: f64,
+    /// Upper median of the ratios, or upper median of the runs after / lower median of those before.
+    pub high: f64,
+}
+
+impl TypicalRuns {
+    /// Compares the mean execution times of each run, in nanoseconds; `None` with one run on a side, or none. Runs at the
+    /// same place are pairs if the unit is the pair.
+    fn new(mut before: Vec<f64>, mut after: Vec<f64>, unit: ObservationUnit) -> Option<Self> {
+        let runs = before.len().min(after.len());
+        if runs < 2 || before.iter().any(|ns| *ns <= 0.0) {
+            return None;
+        }
+        if unit == ObservationUnit::Pair {
+            let pairs = before.iter().zip(&after);
+            after = pairs.map(|(before, after)| after / before).collect();
+            before = vec![1.0];
+        }
+        before.sort_unstable_by(f64::total_cmp);
+        after.sort_unstable_by(f64::total_cmp);
+        let lower = |side: &[f64]| side[(side.len() - 1) / 2];
+        let upper = |side: &[f64]| side[side.len() / 2];
+        Some(Self {
+            runs,
+            low: lower(&after) / upper(&before),
+            high: upper(&after) / lower(&before),
         })
     }
 }
@@ -142,12 +189,38 @@ pub struct WorkComparison {
     pub more: Vec<WorkChange>,
     /// Counters that shrank noticeably.
     pub less: Vec<WorkChange>,
+    /// Execution times of typical runs; `null` with one run on a side.
+    pub typical_runs: Option<TypicalRuns>,
 }
 
 impl WorkComparison {
+    /// Compares the work of the runs of both sides; `None` without executions on a side.
+    pub(crate) fn of_runs(
+        before: &[StatementTotals],
+        after: &[StatementTotals],
+        unit: ObservationUnit,
+    ) -> Option<Self> {
+        let all = |side: &[StatementTotals]| {
+            let mut sum = StatementTotals::default();
+            for run in side {
+                sum.merge(run);
+            }
+            WorkPerCall::of(&sum)
+        };
+        let each = |side: &[StatementTotals]| {
+            let runs = side.iter().filter_map(WorkPerCall::of);
+            runs.map(|run| run.exec_ns).collect()
+        };
+        Some(Self {
+            typical_runs: TypicalRuns::new(each(before), each(after), unit),
+            ..Self::new(all(before)?, all(after)?)
+        })
+    }
+
     /// Compares the work of both sides.
     pub(crate) fn new(before: WorkPerCall, after: WorkPerCall) -> Self {
         Self {
+            typical_runs: None,
             more: grown(&before, &after),
             less: grown(&after, &before)
                 .into_iter()
@@ -175,10 +248,7 @@ impl WorkComparison {
     /// Returns the standard error of the logarithm of [`Self::execution_ratio`], by the deviations of single executions
     /// (delta method); `None` in runs that do not have them.
     pub fn execution_error(&self) -> Option<f64> {
-        let part = |side: &WorkPerCall| {
-            let relative = side.exec_deviation_ns? / side.exec_ns;
-            Some(relative.powi(2) / side.calls as f64)
-        };
+        let part = |side: &WorkPerCall| side.effective_calls().map(f64::recip);
         let error = (part(&self.before)? + part(&self.after)?).sqrt();
         error.is_finite().then_some(error)
     }
@@ -299,6 +369,35 @@ mod tests {
             ..parallel
         };
         assert!(WorkComparison::new(parallel, starved).is_same());
+    }
+
+    #[test]
+    fn mean_of_a_few_long_executions_rests_on_their_number() {
+        // 8 executions of 20 ms among 1,260 of 50 µs.
+        let totals = StatementTotals {
+            calls: 1_260,
+            exec_ns: 8 * 20_000_000 + 1_252 * 50_000,
+            exec_square_us2: Some(8 * 20_000 * 20_000 + 1_252 * 50 * 50),
+            ..StatementTotals::default()
+        };
+        let effective = WorkPerCall::of(&totals).and_then(|work| work.effective_calls());
+        assert!(
+            effective.is_some_and(|calls| (8.0..30.0).contains(&calls)),
+            "{effective:?}"
+        );
+    }
+
+    #[test]
+    fn typical_runs_differ_by_what_half_of_them_differ() {
+        let runs = |before: &[f64], after: &[f64], unit| {
+            TypicalRuns::new(before.to_vec(), after.to_vec(), unit).map(|one| (one.low, one.high))
+        };
+        let (run, pair) = (ObservationUnit::Run, ObservationUnit::Pair);
+        assert_eq!(runs(&[2.0], &[4.0, 4.0], run), None);
+        assert_eq!(runs(&[2.0, 4.0], &[4.0, 8.0], run), Some((1.0, 4.0)));
+        assert_eq!(runs(&[2.0, 4.0], &[4.0, 8.0], pair), Some((2.0, 2.0)));
+        let (before, after) = ([2.0, 2.0, 9.0], [90.0, 2.0, 3.0]);
+        assert_eq!(runs(&before, &after, run), Some((1.5, 1.5)));
     }
 
     #[test]

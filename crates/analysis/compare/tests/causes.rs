@@ -39,6 +39,8 @@ struct Server {
     client_ns: f64,
     /// The same of the changed statement in addition.
     client_changed_ns: f64,
+    /// Number of executions of the changed statement that the machine stalls for 20 ms.
+    stalls: u64,
     /// Share of the machine that others use, if it was measured.
     others: Option<f64>,
     /// Share of the time in which the replay's control group is throttled.
@@ -57,6 +59,7 @@ impl Default for Server {
             changed_table: "t",
             client_ns: 0.0,
             client_changed_ns: 0.0,
+            stalls: 0,
             others: None,
             throttled: None,
         }
@@ -86,7 +89,12 @@ impl Server {
         for number in 0..STATEMENTS * CALLS {
             let which = number % STATEMENTS;
             let factor = if which == CHANGED { self.factor } else { 1.0 };
-            let service_ns = 5e5 * (1 + which) as f64 * factor * self.load * chance.skewed();
+            let stalled_ns = match which == CHANGED && number / STATEMENTS < self.stalls {
+                true => 2e7,
+                false => 0.0,
+            };
+            let service_ns =
+                5e5 * (1 + which) as f64 * factor * self.load * chance.skewed() + stalled_ns;
             exec_ns[which as usize] += service_ns * 0.8;
             exec_square_us2[which as usize] += (service_ns * 0.8 / 1e3).powi(2);
             let own_ns = if which == CHANGED {
@@ -204,6 +212,48 @@ fn execution_time_beside_the_others_is_a_cause_without_more_work() {
     // The work is the same, and the time not far enough from that of the others.
     let little = compared(&[before], &[slower(1.4, 1.6)]);
     assert_eq!(causes(&little), [] as [u64; 0]);
+}
+
+#[test]
+fn a_few_stalls_of_short_executions_are_no_cause() {
+    // Executions of 50 µs, and a client that waits for its processor.
+    let short = |seed, stalls| Server {
+        seed,
+        factor: 0.02,
+        client_ns: 5e6,
+        stalls,
+        ..Server::default()
+    };
+    // The mean is four times as long, by ten executions.
+    let single = compared(&[short(1, 0)], &[short(2, 10)]);
+    assert_eq!(causes(&single), [] as [u64; 0]);
+    // In one of four runs, even many executions do not show that the server is slower, nor that it may be.
+    let runs = |first, stalls: [u64; 4]| -> Vec<Server> {
+        (first..)
+            .zip(stalls)
+            .map(|(seed, one)| short(seed, one))
+            .collect()
+    };
+    let repeated = compared(&runs(1, [0; 4]), &runs(5, [0, 80, 0, 0]));
+    assert_eq!(causes(&repeated), [] as [u64; 0]);
+    let mut statements = repeated.statements.iter();
+    let changed = statements.find(|one| one.fingerprint.0 == CHANGED).unwrap();
+    assert!(!changed.change.is_suspected(), "{:?}", changed.change);
+    // In two of four they may be.
+    let half = compared(&runs(1, [0; 4]), &runs(5, [0, 80, 80, 0]));
+    assert_eq!(causes(&half), [] as [u64; 0]);
+    let mut statements = half.statements.iter();
+    let changed = statements.find(|one| one.fingerprint.0 == CHANGED).unwrap();
+    assert!(changed.change.is_suspected(), "{:?}", changed.change);
+    // One of each run is a stall of the machine.
+    let each = compared(&runs(1, [0; 4]), &runs(5, [1, 2, 2, 1]));
+    assert_eq!(causes(&each), [] as [u64; 0]);
+    let mut statements = each.statements.iter();
+    let changed = statements.find(|one| one.fingerprint.0 == CHANGED).unwrap();
+    assert!(!changed.change.is_suspected(), "{:?}", changed.change);
+    // Many in all of them show that the server stalls, not the machine.
+    let always = compared(&runs(1, [0; 4]), &runs(5, [20; 4]));
+    assert_eq!(causes(&always), [CHANGED]);
 }
 
 #[test]

@@ -31,7 +31,8 @@ use time_breakdown::time_model::TimeChange;
 use workload::Literals;
 
 use super::facts::SideFacts;
-use super::pairing::{ObservationUnit, Pairing};
+use super::pairing::Pairing;
+use crate::observation_unit::ObservationUnit;
 
 /// Options of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -27,19 +27,20 @@ use sql::Fingerprint;
 use crate::cause::StatementChange;
 use crate::details::{DETAILED_MAX, Details};
 use crate::error_change::changes;
+use crate::observation_unit::ObservationUnit;
 use crate::rows_change::compare_rows;
 use crate::run_stats::RunStats;
 use crate::slowest::slowest;
 use crate::statement_role::{StatementRole, statement_roles};
 use crate::statement_stats::{OutcomeCounts, StatementStats};
 use crate::warning::{OTHERS_HIGH, lost_more, lost_share, warnings};
-use crate::work::{WorkComparison, WorkPerCall};
+use crate::work::WorkComparison;
 pub use comparison::{
     CompareOptions, Comparison, ContextComparison, ContextStatement, ContextsComparison,
     InconclusiveReason, Noise, NoiseSource, Runs, StatementComparison, TimesComparison, Verdict,
 };
 pub use facts::{RunFacts, SideFacts};
-pub use pairing::{ObservationUnit, Pairing};
+pub use pairing::Pairing;
 use parallel::map_in_parallel;
 use statistics::INTERVAL_LEVEL_PERCENT;
 use statistics::LatencySummary;
@@ -195,14 +196,10 @@ impl Comparer<'_> {
 
     /// Returns the work of a statement, if the statistics of all runs describe it.
     fn work(&self, fingerprint: Fingerprint) -> Option<WorkComparison> {
-        let of = |side: &[RunStats]| {
-            let mut sum = StatementTotals::default();
-            for run in side {
-                sum.merge(&run.work_of(fingerprint)?);
-            }
-            WorkPerCall::of(&sum)
+        let of = |side: &[RunStats]| -> Option<Vec<StatementTotals>> {
+            side.iter().map(|run| run.work_of(fingerprint)).collect()
         };
-        Some(WorkComparison::new(of(self.before)?, of(self.after)?))
+        WorkComparison::of_runs(&of(self.before)?, &of(self.after)?, self.unit)
     }
 
     fn measure_statement(&self, fingerprint: Fingerprint) -> Measurement {

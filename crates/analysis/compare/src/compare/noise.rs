@@ -6,11 +6,12 @@ use crate::run_stats::RunStats;
 use statistics::bootstrap::{Draws, MEASURES};
 use statistics::series::Series;
 
+use super::WHOLES;
 use super::comparison::{CompareOptions, Noise, NoiseSource};
 use super::facts;
 use super::parallel::map_in_parallel;
 use super::times::{SampledSides, Sides, same_stretches, widen};
-use super::{ObservationUnit, WHOLES};
+use crate::observation_unit::ObservationUnit;
 
 /// Percentage of statements whose certain differences determine the overall noise.
 const STATEMENTS_PERCENT: usize = 95;

@@ -1,22 +1,8 @@
 //! Tells whether runs were made in pairs, so that the pair is the unit of observation.
 
-use run::{PAIR_OPTION, PAIR_SEED_OPTION};
-use schemars::JsonSchema;
-use serde::Serialize;
-
+use crate::observation_unit::ObservationUnit;
 use crate::run_stats::RunStats;
-
-/// Unit of observation of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ObservationUnit {
-    /// A block of time within one run a side.
-    Block,
-    /// A run.
-    Run,
-    /// A pair of runs, one of either side, made one directly after the other.
-    Pair,
-}
+use run::{PAIR_OPTION, PAIR_SEED_OPTION};
 
 /// Treatment of runs that were made in pairs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -16,10 +16,11 @@ use statistics::timeline::Timeline;
 use statistics::variance_components::{RunLogarithms, VarianceComponents};
 use statistics::{INTERVAL_LEVEL_PERCENT, Interval, Ratio};
 
+use super::CompareOptions;
 use super::noise::NoiseModel;
 use super::parallel::map_in_parallel;
-use super::{CompareOptions, ObservationUnit};
 use super::{Noise, NoiseSource};
+use crate::observation_unit::ObservationUnit;
 
 /// Maximum number of refinements of small p-values.
 const REFINEMENTS_MAX: usize = 6;
