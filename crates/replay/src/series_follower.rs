@@ -8,7 +8,9 @@ use std::time::Duration;
 use clock::utc_text;
 use run::SeriesGap;
 use sql::Fingerprint;
-use workload::series::{Series, SeriesMember, SeriesPart, SeriesState, SessionJoiner};
+use workload::series::{
+    Series, SeriesMember, SeriesPart, SeriesState, SessionJoiner, UnfinishedPart,
+};
 use workload::{
     ArchiveError, ContextId, ContextText, DirectoryLock, Event, EventKind, Keyring, Outcome,
     StatementText, WorkloadReader,
@@ -335,7 +337,10 @@ impl<'f> SeriesFollower<'f> {
             (_, true) => vec![SeriesStep::Gap(SeriesGap {
                 from_us: last.to_us,
                 to_us: member.from_us,
-                reason: reason_without_parts(series, (last, member), captured.first()),
+                reason: {
+                    let numbers = (last.number, member.number);
+                    reason_without_parts(&series.unfinished, numbers, captured.first().copied())
+                },
             })],
             (false, false) => captured.into_iter().map(step_of_gap).collect(),
             (true, false) => return,
@@ -381,25 +386,37 @@ impl<'f> SeriesFollower<'f> {
     }
 }
 
-/// Returns the reason why there are no parts between these two.
+/// Returns the reason why there are no parts between these two. A number without a part, not even an unfinished one, is that of a
+/// part that was removed.
 fn reason_without_parts(
-    series: &Series,
-    (last, next): (&SeriesMember, &SeriesMember),
-    captured: Option<&&workload::series::SeriesGap>,
+    unfinished: &[UnfinishedPart],
+    (last, next): (u64, u64),
+    captured: Option<&workload::series::SeriesGap>,
 ) -> String {
-    let between = last.number + 1..next.number;
-    let killed = (series.unfinished.iter()).find(|part| between.contains(&part.member.number));
-    match (captured, killed) {
-        (Some(_), Some(part)) => format!(
+    let between = last + 1..next;
+    let unfinished: Vec<_> = (unfinished.iter())
+        .filter(|part| between.contains(&part.member.number))
+        .collect();
+    let missing = (next - last - 1).saturating_sub(unfinished.len() as u64);
+    let removed = (missing > 0).then(|| {
+        format!(
+            "{} removed before the replay came to it",
+            removed_parts(missing)
+        )
+    });
+    let captured = match (captured, unfinished.first()) {
+        (_, Some(part)) => Some(format!(
             "the capture was killed; `rehearse recover {}` keeps what it captured, for a later replay",
             part.path.display()
-        ),
-        (Some(gap), None) => format!("nothing was captured then ({})", gap.reason),
-        (None, _) => format!(
-            "{} removed before the replay came to it",
-            removed_parts(next.number - last.number - 1)
-        ),
-    }
+        )),
+        (Some(gap), None) => Some(format!("nothing was captured then ({})", gap.reason)),
+        (None, None) => None,
+    };
+    [removed, captured]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("; in part of the time, ")
 }
 
 /// Returns what the user should know of a gap between two parts that follow each other.
@@ -453,6 +470,48 @@ mod tests {
         };
         let expected = "Sessions do not continue after 1970-01-01 00:00:01 UTC";
         assert!(note.starts_with(expected), "{note}");
+    }
+
+    #[test]
+    fn parts_are_missing_since_they_were_removed_unfinished_or_nothing_was_captured() {
+        let gap = workload::series::SeriesGap {
+            from_us: 0,
+            to_us: 1,
+            before_part: 4,
+            reason: "the capture was killed".to_owned(),
+        };
+        let reason = |unfinished: &[u64], next, captured| {
+            let unfinished = unfinished.iter().map(|number| UnfinishedPart {
+                path: "x.workload.partial".into(),
+                member: SeriesMember {
+                    uuid: String::new(),
+                    number: *number,
+                    from_us: 0,
+                    to_us: 1,
+                },
+            });
+            let unfinished: Vec<UnfinishedPart> = unfinished.collect();
+            reason_without_parts(&unfinished, (1, next), captured)
+        };
+        let removed = "2 parts of the series were removed before the replay came to it";
+        assert_eq!(reason(&[], 4, None), removed);
+        assert_eq!(
+            reason(&[], 4, Some(&gap)),
+            format!(
+                "{removed}; in part of the time, nothing was captured then (the capture was killed)"
+            )
+        );
+        let killed = reason(&[2, 3], 4, Some(&gap));
+        assert!(
+            killed.starts_with("the capture was killed; `rehearse recover"),
+            "{killed}"
+        );
+        let both = reason(&[3], 4, Some(&gap));
+        assert!(
+            both.starts_with("part of the series was removed")
+                && both.contains("time, the capture was killed"),
+            "{both}"
+        );
     }
 
     #[test]

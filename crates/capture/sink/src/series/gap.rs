@@ -61,8 +61,12 @@ impl CaptureGap {
         }
     }
 
-    /// Notes that the series gets an event that ended at this time.
+    /// Notes that the series gets an event that ended at this time. One that ended before what earlier captures have was held
+    /// by them, and tells nothing of a gap.
     pub(super) fn note_new(&mut self, ended_us: i64) {
+        if ended_us <= self.recorded_to_us {
+            return;
+        }
         self.end_by(ended_us);
         if self.first_new_us.is_none_or(|first_us| ended_us < first_us) {
             self.first_new_us = Some(ended_us);
@@ -161,7 +165,7 @@ impl SeriesRecorder {
             info.gaps.retain(|other| {
                 other.before_part != entry.before_part || other.from_us < recorded_to_us
             });
-            // An idle capture that was killed has noted a gap up to its start.
+            // An idle capture that was killed has noted a gap up to its start. All others ended before the new event.
             for other in &mut info.gaps {
                 if let Some(new_us) = first_new_us
                     && other.from_us < new_us

@@ -211,6 +211,21 @@ fn server_event_that_is_read_again_after_a_kill_ends_no_earlier_gap() {
     assert_eq!(gaps(&path), [(10, 100), (110, 120)]);
 }
 
+#[test]
+fn event_that_a_killed_capture_held_shortens_no_earlier_gap() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("all.series");
+    record_series(options(&path, 60), &statements_at(&[0, 10]));
+    record_series(continued(&path), &statements_at(&[100, 110]));
+    let mut recorder = SeriesRecorder::create(continued(&path)).unwrap();
+    deliver(&mut recorder, &statements_at(&[120]));
+    recorder.note_new(START_US + 50 * SECOND_US).unwrap();
+    deliver(&mut recorder, &statements_at(&[130]));
+    let provenance = recorder.provenance.clone();
+    recorder.finish(provenance).unwrap();
+    assert_eq!(gaps(&path), [(10, 100), (110, 120)]);
+}
+
 /// Records a log without the file between two of these seconds, and kills the capture or stops it.
 fn record_without_file(options: SeriesOptions, seconds: &[i64], file: (i64, i64), is_killed: bool) {
     let all = statements_at(seconds);
