@@ -9,10 +9,9 @@ use std::time::Duration;
 use replay::Target;
 
 use super::process_group::{CommandEnd, run_group};
-use super::shell::{asked_terminal, last_lines, shell};
+use super::shell::{asked_terminal, shell, shown};
 use crate::error::ExperimentError;
 use crate::interrupt::Interrupt;
-use crate::proof::hide_secrets;
 use crate::running_commands::left_running;
 
 /// Time that a command has to clean up after SIGTERM.
@@ -57,7 +56,7 @@ impl PrintingCommand<'_> {
                 "the command of {} did not end within {} s, and was ended; give it more time with --clone-time-limit, or run it by hand to see what it waits for: {}",
                 self.option,
                 self.time_limit.as_secs(),
-                self.shown(&read(&mut messages))
+                shown(&read(&mut messages), self.server)
             ))),
         }
     }
@@ -89,16 +88,8 @@ impl PrintingCommand<'_> {
         ExperimentError::Failed(format!(
             "the command of {} failed ({status}): {}",
             self.option,
-            self.shown(messages)
+            shown(messages, self.server)
         ))
-    }
-
-    /// Returns the last messages without passwords.
-    fn shown(&self, messages: &str) -> String {
-        let password = self.server.and_then(|server| server.password.as_deref());
-        let known = password.filter(|password| !password.is_empty());
-        let text = known.map_or(messages.to_owned(), |known| messages.replace(known, "…"));
-        hide_secrets(&last_lines(&text))
     }
 }
 

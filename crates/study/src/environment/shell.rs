@@ -14,6 +14,7 @@ use super::printing_command::read;
 use super::process_group::{CommandEnd, run_group};
 use crate::error::ExperimentError;
 use crate::interrupt::Interrupt;
+use crate::proof::hide_secrets;
 use crate::running_commands::{is_users, left_running};
 
 /// Largest number of lines of a failed command's messages in an error.
@@ -38,7 +39,7 @@ pub fn run_stoppable_command(
     interrupt: &Interrupt,
 ) -> Result<(), ExperimentError> {
     refuse_several_servers(target, option)?;
-    let failed = || ExperimentError::file("run a shell for", Path::new(command));
+    let failed = || ExperimentError::file("run a shell for the command of", Path::new(option));
     // A file and not a pipe, which a started server could keep open.
     let mut messages = tempfile::tempfile().map_err(failed())?;
     let mut shell = shell(command, Some(target));
@@ -53,7 +54,9 @@ pub fn run_stoppable_command(
     )
     .map_err(failed())?
     {
-        CommandEnd::Exited(status) => successful(status, &read(&mut messages), option),
+        CommandEnd::Exited(status) => {
+            successful(status, &shown(&read(&mut messages), Some(target)), option)
+        }
         CommandEnd::AskedTerminal => Err(ExperimentError::Failed(asked_terminal(option))),
         CommandEnd::Stopped | CommandEnd::TimeLimit => Err(ExperimentError::Failed(format!(
             "the command of {option} was ended, since a stop was requested{}",
@@ -84,8 +87,7 @@ fn successful(status: ExitStatus, printed: &str, option: &str) -> Result<(), Exp
     match status.success() {
         true => Ok(()),
         false => Err(ExperimentError::Failed(format!(
-            "the command of {option} failed ({status}): {}",
-            last_lines(printed)
+            "the command of {option} failed ({status}): {printed}"
         ))),
     }
 }
@@ -103,9 +105,27 @@ pub(super) fn shell(command: &str, target: Option<&Target>) -> Command {
     shell
 }
 
+/// Returns the last lines of a command's messages, without the password of a server and others that are recognised.
+pub(super) fn shown(messages: &str, server: Option<&Target>) -> String {
+    let password = server.and_then(|server| server.password.as_deref());
+    let known = password.filter(|password| !password.is_empty());
+    let text = known.map_or(messages.to_owned(), |known| messages.replace(known, "…"));
+    let lines: Vec<String> = text.lines().map(hide_in_message).collect();
+    last_lines(&lines.join("\n"))
+}
+
+/// Hides secrets in a line of messages. The reason of libpq that the password is missing looks like one.
+fn hide_in_message(line: &str) -> String {
+    const MISSING: &str = "fe_sendauth: no password supplied";
+    match line.strip_suffix(MISSING) {
+        Some(before) => format!("{}{MISSING}", hide_secrets(before)),
+        None => hide_secrets(line),
+    }
+}
+
 /// Returns the last lines of a command's messages. The number of ignored errors, which `pg_restore` prints last, is
 /// no reason.
-pub(super) fn last_lines(printed: &str) -> String {
+fn last_lines(printed: &str) -> String {
     let lines = printed.lines().map(str::trim);
     let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
     match lines.len().saturating_sub(LINES_MAX) {
@@ -281,6 +301,21 @@ mod tests {
         );
         let silent = run("exit 3", &target, "--restore").unwrap_err();
         assert!(silent.to_string().ends_with("it printed no message"));
+    }
+
+    #[test]
+    fn failed_command_is_reported_without_passwords() {
+        let target = Target::parse("postgres://u:geheim@h/d", |_| None).unwrap();
+        let command = "echo 'psql: error: fe_sendauth: no password supplied' >&2; echo geheim of postgres://u:other@h/d >&2; exit 3";
+        let failed = run(command, &target, "--restore").unwrap_err().to_string();
+        assert!(
+            failed.contains("no password supplied\n… of postgres://"),
+            "{failed}"
+        );
+        assert!(
+            !failed.contains("geheim") && !failed.contains("other"),
+            "{failed}"
+        );
     }
 
     #[test]
