@@ -5,6 +5,7 @@ use std::path::Path;
 
 use connect::login::{Dialer, Login, LoginError, QueryConnection, Value};
 use replay::{LoginMap, Target};
+use sha2::{Digest, Sha256};
 
 use super::template_settings::MissingSetting;
 use super::{
@@ -166,22 +167,36 @@ impl TargetEnvironment {
             drop_database(&mut questions, name)
                 .map_err(failed("the database cannot be dropped"))?;
         }
+        self.drop_unmarked(&mut questions)
+            .map_err(failed("the database cannot be dropped"))?;
         let Some(template) = template else {
             return Ok(Vec::new());
         };
-        let quoted = quote_identifier(name);
+        let unmarked = quote_identifier(&self.unmarked_name());
         questions
             .query(&format!(
-                "CREATE DATABASE {quoted} TEMPLATE {}",
+                "CREATE DATABASE {unmarked} TEMPLATE {} ALLOW_CONNECTIONS false",
                 quote_identifier(template)
             ))
             .map_err(failed("the database cannot be made of its template"))?;
         questions
             .query(&format!(
-                "COMMENT ON DATABASE {quoted} IS {}",
+                "COMMENT ON DATABASE {unmarked} IS {}",
                 quote_literal(&self.comment)
             ))
             .map_err(failed("the database cannot be marked as ours"))?;
+        questions
+            .query(&format!(
+                "ALTER DATABASE {unmarked} RENAME TO {}",
+                quote_identifier(name)
+            ))
+            .map_err(failed("the database cannot be renamed"))?;
+        questions
+            .query(&format!(
+                "ALTER DATABASE {} ALLOW_CONNECTIONS true",
+                quote_identifier(name)
+            ))
+            .map_err(failed("the database cannot be opened"))?;
         template_settings::copy_settings(&mut questions, template, name)
             .map_err(failed("the settings of the template cannot be read"))
     }
@@ -197,10 +212,34 @@ impl TargetEnvironment {
         let failed = |what: &'static str| failure_at(&admin, what);
         let comment = database_comment(&mut questions, self.name())
             .map_err(failed("cannot look at pg_database"))?;
+        self.drop_unmarked(&mut questions)
+            .map_err(failed("the database cannot be dropped"))?;
         match comment == Some(self.comment.clone()) {
             true => drop_database(&mut questions, self.name())
                 .map_err(failed("the database cannot be dropped")),
             false => Ok(()),
+        }
+    }
+
+    /// Returns the name under which the database is made of the template. A server completes it after the process was killed, and
+    /// it has no comment then, so that the name alone tells whose it is.
+    fn unmarked_name(&self) -> String {
+        let hash = Sha256::digest(format!("{}\n{}", self.comment, self.name()));
+        let hash: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("rehearse_{hash}")
+    }
+
+    /// Drops the database that a killed process began to make of the template. Its server process may still copy, and no other one
+    /// sees the database until then.
+    fn drop_unmarked(&self, questions: &mut QueryConnection<'_>) -> Result<(), LoginError> {
+        let name = self.unmarked_name();
+        questions.query(&format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+             WHERE pid <> pg_backend_pid() AND query LIKE 'CREATE DATABASE \"{name}\"%'"
+        ))?;
+        match database_comment(questions, &name)? {
+            Some(_) => drop_database(questions, &name),
+            None => Ok(()),
         }
     }
 
@@ -384,5 +423,34 @@ mod tests {
         first.release().unwrap();
         other.set_up(0).unwrap();
         other.release().unwrap();
+    }
+
+    #[test]
+    fn database_that_a_killed_process_began_is_dropped() {
+        let (_sandbox, endpoint) = test_support::server().start();
+        let target = Target::parse(&endpoint.url("shop_proof"), |_| None).unwrap();
+        let login = LoginMap::default().login(&target, "", "", "rehearse");
+        let data = DataSource::Template("postgres".to_owned());
+        let conditions = vec![Condition::default()];
+        let mut environment =
+            TargetEnvironment::new(target.clone(), login, data, conditions, AtEnd::Restore)
+                .owned_by(Path::new("/a.proof"));
+        let begun = environment.unmarked_name();
+        let (admin, _) = environment.administrator();
+        let others = "SELECT datname FROM pg_database WHERE datname NOT LIKE 'template_' AND datname <> 'postgres'";
+        let names = || {
+            let rows = crate::environment::ask(&admin, others).unwrap();
+            rows.into_iter().flatten().flatten().collect::<Vec<_>>()
+        };
+        let begin = || {
+            crate::environment::ask(&admin, &format!("CREATE DATABASE {begun}")).unwrap();
+        };
+        begin();
+        environment.set_up(0).unwrap();
+        assert_eq!(names(), ["shop_proof"]);
+        environment.release().unwrap();
+        begin();
+        environment.drop_leftover().unwrap();
+        assert_eq!(names(), [""; 0]);
     }
 }
