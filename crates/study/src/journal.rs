@@ -99,7 +99,10 @@ impl<P: Plan> Manifest<P> {
         let mut options: Vec<&String> = self.options.keys().chain(other.options.keys()).collect();
         options.sort_unstable();
         options.dedup();
-        options.retain(|name| self.options.get(*name) != other.options.get(*name));
+        // Its path is only shown: the id tells whether it is the same workload.
+        options.retain(|name| {
+            *name != "workload-name" && self.options.get(*name) != other.options.get(*name)
+        });
         names.extend(options.iter().map(|name| format!("--{name}")));
         names
     }
@@ -390,10 +393,15 @@ mod tests {
 
         let whole = Journal::<SweepPlan>::open(&path).unwrap();
         assert_eq!(whole.records().count(), 2);
-        let later = Manifest {
+        let mut later = Manifest {
             started_wall_us: 9,
             ..manifest()
         };
+        // The workload was moved.
+        let path_of_workload = "/b.workload".to_owned();
+        later
+            .options
+            .insert("workload-name".to_owned(), path_of_workload);
         let journal = Journal::begin(&path, Some(whole), later).unwrap();
         let done: Vec<bool> = trials
             .iter()

@@ -199,6 +199,7 @@ impl Prove {
                 database: place.session.as_database.clone(),
                 other_target: None,
                 new_server,
+                name: None,
             },
             replay: self
                 .goal

@@ -67,6 +67,8 @@ pub struct ProofPlace {
     pub no_restore: bool,
     /// Database in which a sandbox is changed.
     pub database: Option<String>,
+    /// Name of the servers; without one, their addresses. A resumed proof must have the same.
+    pub name: Option<String>,
     /// Other server of the user, for [`crate::proof::Change::Target`]. Its data are restored as those of `target`.
     pub other_target: Option<Target>,
     /// Server of another version, for changes of the version.

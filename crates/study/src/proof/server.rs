@@ -145,7 +145,7 @@ fn foreign(
         ),
     };
     Ok(ProofServer {
-        name,
+        name: place.name.clone().unwrap_or(name),
         settings: Vec::new(),
         options: base,
         restores,

@@ -99,6 +99,8 @@ pub fn rehearse_on_clones(
         version: identity.major(),
         begun: Vec::new(),
     };
+    let left_clones = clones.left_at_once();
+    interrupt.set_note_at_once(format!("Ended at once. {left_clones}"));
     if request.resume {
         clones.remove_earlier();
     }
@@ -110,7 +112,8 @@ pub fn rehearse_on_clones(
             servers: RehearsalServers::Own(Box::new(own.servers)),
             ..request
         };
-        rehearse_with_lock(&request, locked, whole, interrupt, display, finish)
+        let lock = (locked, left_clones.as_str());
+        rehearse_with_lock(&request, lock, whole, interrupt, display, finish)
     });
     let left = clones.remove();
     match rehearsed {
@@ -167,6 +170,8 @@ impl Clones<'_> {
                 place: ProofPlace {
                     target: Some(old.url),
                     other_target: Some(new.target.clone()),
+                    // Their addresses differ when the rehearsal is resumed.
+                    name: Some(format!("clones of {}", place_of(self.production))),
                     ..request.place.clone()
                 },
                 target: new.target,
@@ -272,6 +277,18 @@ impl Clones<'_> {
     /// Returns the database of a clone that exists before its data are restored.
     fn catalogue(&self, clone: &MadeClone) -> Target {
         super::own_servers::catalogue(&self.request.place, &clone.target)
+    }
+
+    /// Describes what a process leaves that ends at once.
+    fn left_at_once(&self) -> String {
+        let removed = match &self.request.drop {
+            Some(_) => "--resume removes them first with --drop-command, or remove them by hand",
+            None => "remove them by hand",
+        };
+        format!(
+            "Its clones {0}-old and {0}-new, copies of the data, may be left: {removed}.",
+            self.name
+        )
     }
 
     /// Removes clones of a rehearsal that was killed. There may be none, so that a failure is no error.

@@ -179,13 +179,14 @@ pub fn rehearse_upgrade(
     display: &mut dyn ProofDisplay,
     finish: FinishProof<'_>,
 ) -> Result<UpgradeReport, Failure> {
-    rehearse_with_lock(request, None, whole, interrupt, display, finish)
+    rehearse_with_lock(request, (None, ""), whole, interrupt, display, finish)
 }
 
-/// Rehearses the upgrade. `lock` is that of the directory, if it is locked already.
+/// Rehearses the upgrade. `lock` is that of the directory, if it is locked already. `left_clones` describes the clones that are left
+/// if the process ends at once; empty without any.
 fn rehearse_with_lock(
     request: &UpgradeRequest<'_>,
-    lock: Option<DirectoryLock>,
+    (lock, left_clones): (Option<DirectoryLock>, &str),
     whole: &WorkloadReader,
     interrupt: &Interrupt,
     display: &mut dyn ProofDisplay,
@@ -200,11 +201,11 @@ fn rehearse_with_lock(
         Some(lock) => lock,
         None => rehearsal_plan::lock(request.output)?,
     };
-    let sandbox = match request.servers {
-        RehearsalServers::Private { .. } => Some(plan.sandbox.as_str()),
-        RehearsalServers::Own(_) => None,
+    let left = match request.servers {
+        RehearsalServers::Private { .. } => unfinished::left_server(&plan.sandbox),
+        RehearsalServers::Own(_) => left_clones.to_owned(),
     };
-    interrupt.set_note_at_once(unfinished::note_at_once(request.output, sandbox));
+    interrupt.set_note_at_once(unfinished::note_at_once(request.output, &left));
     let report = rehearse(request, &plan, whole, interrupt, display, finish);
     report.map_err(|failure| {
         unfinished::end(request, &plan.sandbox, interrupt.is_requested(), failure)
@@ -277,6 +278,7 @@ fn rehearse(
     let mut remedies = inputs.search_and_prove(&proof, display, finish)?;
     let expectations = std::mem::take(&mut remedies.expectations);
     let plans = compare_plans(request, &servers, whole, interrupt);
+    refuse_stopped(interrupt)?;
     let mut report = assemble::assemble(
         request,
         (plan, whole),

@@ -43,16 +43,19 @@ pub(super) fn stop_killed(output: &Path, sandbox: &str) -> Option<String> {
     stop(sandbox).map(|server| kept(output, Some(&server)))
 }
 
-/// Returns the note for a process that ends at once, so that it stops no server.
-pub(super) fn note_at_once(output: &Path, sandbox: Option<&str>) -> String {
-    let server = sandbox.map_or_else(String::new, |name| {
-        format!(
-            " Its private server {name} may still run, with a copy of the data: --resume stops it at its end, and `rehearse sandbox down {name}` deletes it."
-        )
-    });
-    format!(
-        "Ended at once; continue {} with --resume and the same options.{server}",
+/// Returns the note for a process that ends at once, so that it stops no server. `left` is what it leaves.
+pub(super) fn note_at_once(output: &Path, left: &str) -> String {
+    let note = format!(
+        "Ended at once; continue {} with --resume and the same options. {left}",
         output.display()
+    );
+    note.trim_end().to_owned()
+}
+
+/// Describes the private server that a process leaves which ends at once.
+pub(super) fn left_server(name: &str) -> String {
+    format!(
+        "Its private server {name} may still run, with a copy of the data: --resume stops it at its end, and `rehearse sandbox down {name}` deletes it."
     )
 }
 
