@@ -40,11 +40,13 @@ fn regression() -> UpgradeRegression {
     UpgradeRegression {
         fingerprint: "00000000000000ff".to_owned(),
         sql: "select <name> from customers where region = $1".to_owned(),
+        is_of_other_values: false,
         sign: RegressionSign::Slower,
         before: Some(MeasuredFactor {
             ratio: 2.1,
             low: Some(1.9),
             high: Some(2.4),
+            mean: None,
             mean_high: None,
         }),
         after: None,

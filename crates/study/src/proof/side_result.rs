@@ -176,7 +176,7 @@ impl ProofJournal {
     }
 
     /// Reports whether this program stalled in a run of a side or of the unchanged side, up to a block.
-    fn has_disturbed_run(&self, side: usize, blocks: u32) -> bool {
+    pub(crate) fn has_disturbed_run(&self, side: usize, blocks: u32) -> bool {
         let is_used = |one: &&ProofRecord| {
             (1..=blocks).contains(&one.trial.block) && [0, side].contains(&one.trial.side)
         };

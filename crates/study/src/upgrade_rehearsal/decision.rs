@@ -105,10 +105,11 @@ impl<'a> Outcome<'a> {
 }
 
 impl Outcome<'_> {
-    /// Whether the total response time exceeds that of the old version by the margin at most, as a share.
+    /// Whether the total response time exceeds that of the old version by the margin at most, as a share. Runs in which this
+    /// program stalled do not show it.
     fn is_no_slower(&self, margin: f64) -> bool {
-        self.effect
-            .is_some_and(|effect| effect.high <= 1.0 + margin)
+        let effect = self.effect.filter(|_| !self.evidence.is_disturbed);
+        effect.is_some_and(|effect| effect.high <= 1.0 + margin)
     }
 }
 
@@ -190,6 +191,10 @@ fn shown(outcome: &Outcome<'_>, margin: f64) -> String {
             "No statement had enough executions to be judged separately. None fails more often or returns other rows, and the \
              work of the runs is the same. Their total response time, new / old, is at most × {high}; the noise of the machine \
              hides smaller changes."
+        ),
+        true if evidence.is_disturbed => format!(
+            "No statement that could be judged is slower, none fails more often or returns other rows, and the work of the \
+             runs is the same. This program stalled in a run, so that the total response time shows nothing. {judged}"
         ),
         true => format!(
             "No statement that could be judged is slower, none fails more often or returns other rows, and the work of the \

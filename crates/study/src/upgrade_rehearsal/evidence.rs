@@ -46,6 +46,8 @@ pub struct RehearsalEvidence {
     pub processor_time: Option<Effect>,
     /// Differences between the builds of the servers: packager, compiler, options, JIT library.
     pub builds: Vec<Detail>,
+    /// Whether this program stalled in a run, so that the interval of the response time shows nothing.
+    pub is_disturbed: bool,
     /// Mean bytes of temporary files of a run, new / old; `null` if they were not measured.
     pub temporary_files: Option<f64>,
     /// Extent of the search of remedies, which executes statements alone; `null` for replays with remedies.
@@ -65,6 +67,7 @@ impl RehearsalEvidence {
             .find(|one| one.name == "cpu")
             .and_then(|one| one.effect);
         evidence.temporary_files = temporary_files(journal);
+        evidence.is_disturbed = side.is_some_and(|side| journal.has_disturbed_run(1, side.blocks));
         evidence
     }
 

@@ -31,7 +31,7 @@ use crate::proof::{
 };
 use crate::upgrade_remedies::{
     MeasuredFactor, RegressionSign, RemedyKind, RemedySearch, RemedySearchResult, RemedyStatus,
-    UpgradeRegression, has_more_blocks, search_remedies,
+    UpgradeRegression, has_more_blocks, may_be_worse, search_remedies,
 };
 use crate::upgrade_verify::{KnownFindings, UpgradeExpectations};
 
@@ -113,7 +113,7 @@ impl RemedyInputs<'_> {
         finish: FinishProof<'_>,
     ) -> Result<FoundRemedies, Failure> {
         let side = without.sides.first();
-        let mut searched = self.search(side)?;
+        let (mut searched, is_continued) = self.search(side)?;
         let mut found = FoundRemedies {
             notes: std::mem::take(&mut searched.found.notes),
             missing_settings: std::mem::take(&mut searched.missing_settings),
@@ -142,8 +142,8 @@ impl RemedyInputs<'_> {
                     .push(format!("{NOT_PROVED_NOTE}{}", failure.message)),
             }
         }
-        // Each run of a proof restores the data, and its end does.
-        if found.proof.is_none() {
+        // Each run of a proof restores the data, and its end does. If it was complete before a search that continued, it had none.
+        if found.proof.is_none() || is_continued {
             // The request ended the search, and its traces must go.
             search_servers::restore(self.request, &self.interrupt.for_last_step())?;
         }
@@ -158,8 +158,8 @@ impl RemedyInputs<'_> {
     }
 
     /// Searches the remedies, or reads the result of the search before. One that ended for lack of time continues if there is
-    /// more now.
-    fn search(&self, side: Option<&ProofSideReport>) -> Result<SearchFile, Failure> {
+    /// more now; then `true` is returned, too.
+    fn search(&self, side: Option<&ProofSideReport>) -> Result<(SearchFile, bool), Failure> {
         let file = self.request.output.join(SEARCH_FILE);
         let limit = self.request.within.mul_f64(SEARCH_SHARE);
         let limit = limit.clamp(SEARCH_MIN, SEARCH_MAX);
@@ -167,10 +167,11 @@ impl RemedyInputs<'_> {
         let is_done =
             |known: &SearchFile| !known.found.lacks_time() || limit.as_secs_f64() <= known.limit_s;
         let known = match known {
-            Some(known) if is_done(&known) => return Ok(known),
+            Some(known) if is_done(&known) => return Ok((known, false)),
             Some(known) => known,
             None => SearchFile::default(),
         };
+        let is_continued = known.limit_s > 0.0;
         let remedies = known.found.script();
         let left = limit.saturating_sub(Duration::from_secs_f64(known.search_s));
         let clock = SystemClock::start();
@@ -189,7 +190,7 @@ impl RemedyInputs<'_> {
         };
         let text = serde_json::to_string_pretty(&searched).expect("plain data");
         write(&file, &text)?;
-        Ok(searched)
+        Ok((searched, is_continued))
     }
 
     fn read_search(&self, file: &Path) -> Result<Option<SearchFile>, Failure> {
@@ -358,8 +359,12 @@ fn replayed_status(
         regression.sign,
         RegressionSign::Slower | RegressionSign::Suspected
     );
-    let high = regression.after.and_then(|after| after.high);
-    let is_within = !is_slower && high.is_some_and(|high| high <= 1.0 + MARGIN);
+    let limit = 1.0 + MARGIN;
+    let is_undone = |after: MeasuredFactor| match regression.remedy {
+        Some(_) => after.undoes(regression.before, limit),
+        None => after.is_within(limit),
+    };
+    let is_within = !is_slower && regression.after.is_some_and(is_undone);
     let is_judged = was_slower || regression.sign == RegressionSign::Work;
     let Some(remedy) = &regression.remedy else {
         return match was_slower && is_within {
@@ -372,11 +377,20 @@ fn replayed_status(
     }
     // The sessions of the replays do not have advice.
     let is_replayed = remedy.kind != RemedyKind::PlanAdvice;
-    let is_shown = is_within || has_old_blocks(regression);
+    let excludes = |after: MeasuredFactor| after.halves(regression.before, limit);
+    let is_shown = is_within
+        || has_old_blocks(regression)
+        || does_old_work(regression) && regression.after.is_some_and(excludes);
     match is_replayed && (is_shown || !is_judged) {
         true => RemedyStatus::Proved,
         false => RemedyStatus::Screened,
     }
+}
+
+/// Whether a statement alone does with the remedy what it did on the old server, in the same time.
+fn does_old_work(regression: &UpgradeRegression) -> bool {
+    let works = regression.old_work.zip(regression.remedied_work);
+    works.is_some_and(|(old, remedied)| !may_be_worse(old, remedied))
 }
 
 /// Whether a remedy removes all that a statement alone read more than on the old server.
@@ -435,10 +449,16 @@ mod tests {
                 ratio: 0.9,
                 low: Some(0.8),
                 high: Some(high),
-                mean_high: None,
+                mean: Some(1.0),
+                mean_high: Some(1.2),
             })
         };
         let mut one = UpgradeRegression {
+            before: Some(MeasuredFactor {
+                ratio: 2.0,
+                mean: Some(2.0),
+                ..within(2.2).unwrap()
+            }),
             after: within(1.02),
             old_work: work(100.0),
             new_work: work(110.0),
@@ -457,11 +477,18 @@ mod tests {
         let status = |one: &UpgradeRegression| replayed_status(one, false, false);
         assert_eq!(status(&one), RemedyStatus::Proved);
         assert_eq!(replayed_status(&one, true, false), RemedyStatus::Refuted);
-        one.after = within(1.4);
+        // Rare values may still be slow.
+        let (before, alone) = (one.before.take(), one.remedied_work.take());
+        assert_eq!(status(&one), RemedyStatus::Screened);
+        (one.before, one.remedied_work) = (before, alone);
+        one.after = within(1.3);
+        assert_eq!(status(&one), RemedyStatus::Proved);
+        one.after = within(1.6);
         assert_eq!(status(&one), RemedyStatus::Screened);
         one.new_work = work(5000.0);
         assert_eq!(status(&one), RemedyStatus::Proved);
         one.remedied_work = work(4000.0);
+        one.after = within(1.2);
         assert_eq!(status(&one), RemedyStatus::Screened);
         one.after = within(1.0);
         if let Some(remedy) = &mut one.remedy {
@@ -469,6 +496,10 @@ mod tests {
         }
         assert_eq!(status(&one), RemedyStatus::Screened);
         one.remedy = None;
+        assert_eq!(status(&one), RemedyStatus::Screened);
+        if let Some(after) = &mut one.after {
+            after.mean_high = Some(1.04);
+        }
         assert_eq!(status(&one), RemedyStatus::Resolved);
         one.after = within(1.4);
         for found in [RemedyStatus::NotFound, RemedyStatus::Untried] {

@@ -49,7 +49,7 @@ impl AdvisedTime {
     pub(super) fn describe(&self) -> String {
         let way = match self.can_resume {
             true => "--resume",
-            false => "another -o, since the number of runs stays",
+            false => "in another rehearsal with its own -o, since this one has made its runs",
         };
         format!(
             "give more time with --within (about {}, and {way}), or a part of the workload (`rehearse slice`)",

@@ -4,7 +4,7 @@
 use super::candidates::{joined_remedy, lacking};
 use super::result::RegressionRemedy;
 use super::statement_search::StatementSearch;
-use super::trial::{Effect, MeasuredSets, effect, may_be_worse, measure};
+use super::trial::{Effect, MeasuredSets, effect, is_risk_only, is_worse, may_be_worse, measure};
 use super::{CapturedStatement, TrialAccess};
 use crate::cause_experiments::is_executable;
 
@@ -92,8 +92,12 @@ impl StatementSearch<'_> {
     ) -> Result<Option<RegressionRemedy>, String> {
         let has_old_plan = now.shapes() == old.shapes();
         let (old_work, first, last) = (old.work(), before.work(), now.work());
-        let is_restored = may_be_worse(old_work, first)
-            && effect((old_work, first), last, has_old_plan) == Effect::Restored;
+        let is_equal_now = is_worse(old_work, first)
+            && !is_risk_only(old_work, first)
+            && !may_be_worse(old_work, last);
+        let is_restored = is_equal_now
+            || may_be_worse(old_work, first)
+                && effect((old_work, first), last, has_old_plan) == Effect::Restored;
         if !is_restored || now.does_the_same_as(before) {
             return Ok(None);
         }
@@ -101,8 +105,16 @@ impl StatementSearch<'_> {
         let Some((old_state, new_state)) = &self.initial else {
             return Ok(None);
         };
-        let mut needed = lacking((old_state, new_state), Some(&tables));
-        needed.retain(|one| self.is_in_place(one));
+        let in_place = |tables| {
+            let mut needed = lacking((old_state, new_state), tables);
+            needed.retain(|one| self.is_in_place(one));
+            needed
+        };
+        let mut needed = in_place(Some(&tables));
+        // Other executions than the slowest can read other tables.
+        if needed.is_empty() {
+            needed = in_place(None);
+        }
         Ok(joined_remedy(needed))
     }
 

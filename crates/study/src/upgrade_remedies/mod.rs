@@ -53,7 +53,7 @@ pub use result::{
 };
 pub(crate) use setting_candidates::setting_statement;
 use statement_search::{Side, StatementSearch};
-pub(crate) use trial::has_more_blocks;
+pub(crate) use trial::{has_more_blocks, may_be_worse};
 
 /// Share of the time in which statements are measured before missing objects are put in place.
 const MEASURING_SHARE: f64 = 0.35;

@@ -50,6 +50,7 @@ impl StatementSearch<'_> {
             return Ok(());
         };
         // Few of its executions need be so, hence they are no objection of their own.
+        regression.is_of_other_values = true;
         regression.sign = statement.sign.unwrap_or(RegressionSign::Suspected);
         let (old, new) = (summary(&other.first.0), summary(&other.first.1));
         let note = regression.note.take();

@@ -64,8 +64,9 @@ pub enum RegressionSign {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RemedyStatus {
-    /// With the remedies, paired replays show that the statement is not slower than the margin allows, or it reads what it read
-    /// on the old server and was not found slower. It returns the same rows.
+    /// With the remedies, paired replays show that the statement is not slower than the margin allows, nor its mean by more than a
+    /// quarter or half of its slowdown; or it does alone what it did on the old server, and the replays exclude that more than half
+    /// of its slowdown is left; or it reads no longer more than on the old server and was not found slower. It returns the same rows.
     Proved,
     /// The statement is still slower, or returns other rows, with the remedies.
     Refuted,
@@ -114,27 +115,55 @@ pub struct MeasuredFactor {
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
-    /// Upper end of the interval of the mean, which slow executions of rare values raise; `null` if it is not known.
+    /// Ratio of the mean, which slow executions of rare values raise; `null` if it is not known.
+    #[serde(default)]
+    pub mean: Option<f64>,
+    /// Upper end of its interval.
     #[serde(default)]
     pub mean_high: Option<f64>,
 }
 
+/// Largest ratio of a mean, which varies more than a median, with which a slowdown counts as gone.
+const GONE_MEAN_MAX: f64 = 1.25;
+/// Largest ratio with which a slowdown counts as gone if the statement alone does what it did on the old server.
+const HALVED_MAX: f64 = 1.5;
+
 impl MeasuredFactor {
     /// Returns the factor of a ratio. `mean` is that of the mean.
     pub(crate) fn new(found: Ratio, mean: Option<Ratio>) -> Self {
-        let mean = mean.and_then(|mean| mean.interval);
+        let mean_interval = mean.and_then(|mean| mean.interval);
         MeasuredFactor {
             ratio: found.value,
+            mean: mean.map(|mean| mean.value),
             low: found.interval.map(|interval| interval.low),
             high: found.interval.map(|interval| interval.high),
-            mean_high: mean.map(|interval| interval.high),
+            mean_high: mean_interval.map(|interval| interval.high),
         }
     }
 
     /// Whether neither the ratio nor that of the mean can exceed a limit.
     pub(crate) fn is_within(&self, limit: f64) -> bool {
-        let is_within = |high: Option<f64>| high.is_some_and(|high| high <= limit);
-        is_within(self.high) && is_within(self.mean_high)
+        self.is_within_limits(limit, limit)
+    }
+
+    /// Whether the slowdown of earlier replays is gone: the ratio is within a limit, and the mean, which varies more, exceeds the
+    /// limit by a quarter at most, and has at most half of its slowdown left, on the scale of logarithms.
+    pub(crate) fn undoes(&self, earlier: Option<MeasuredFactor>, limit: f64) -> bool {
+        let mean = earlier.and_then(|earlier| earlier.mean).unwrap_or(1.0);
+        let half = mean.max(1.0).sqrt().min(GONE_MEAN_MAX);
+        self.is_within_limits(limit, half.max(limit))
+    }
+
+    /// Whether the replays exclude that more than half of an earlier slowdown is left, on the scale of logarithms.
+    pub(crate) fn halves(&self, earlier: Option<MeasuredFactor>, limit: f64) -> bool {
+        let ratio = earlier.map_or(1.0, |earlier| earlier.ratio);
+        let half = ratio.max(1.0).sqrt().min(HALVED_MAX).max(limit);
+        self.is_within_limits(half, half)
+    }
+
+    fn is_within_limits(&self, limit: f64, mean_limit: f64) -> bool {
+        let is_within = |high: Option<f64>, limit: f64| high.is_some_and(|high| high <= limit);
+        is_within(self.high, limit) && is_within(self.mean_high, mean_limit)
     }
 }
 
@@ -156,6 +185,9 @@ pub struct UpgradeRegression {
     pub fingerprint: String,
     /// Normalised SQL.
     pub sql: String,
+    /// Whether it was found with other values than the first ones, which have another plan.
+    #[serde(default)]
+    pub is_of_other_values: bool,
     /// Sign of it.
     pub sign: RegressionSign,
     /// Median service time in the paired replays, new / old; `null` if it was not compared.
@@ -190,6 +222,7 @@ impl UpgradeRegression {
         UpgradeRegression {
             fingerprint: fingerprint.into(),
             sql: sql.into(),
+            is_of_other_values: false,
             sign,
             before: None,
             after: None,

@@ -314,6 +314,13 @@ impl<'a> StatementSearch<'a> {
             return Ok(Some(found));
         }
         if !may_be_worse(old_work, new_work) {
+            if sign == RegressionSign::Work {
+                // What was put in place removed a risk, or the first measurement was noise: nothing is worse.
+                if is_risk_only(old_work, first_work) {
+                    self.note_risk(text, old_work, first_work);
+                }
+                return Ok(None);
+            }
             let note = "Executed alone, it does the same work in the same time as on the old server. The difference depends on \
                         what else runs.";
             found.note = Some(note.to_owned());
@@ -333,11 +340,7 @@ impl<'a> StatementSearch<'a> {
         }
         let is_risk = sign == RegressionSign::Work && is_risk_only(old_work, new_work);
         if found.remedy.is_none() && is_risk && !self.has_lacked_time {
-            self.result.findings.push(format!(
-                "with another plan, a statement reads {:.0} pages, and {:.0} on the old server, in about the same time; it may be \
-                 slower if they are not in memory: {}",
-                new_work.blocks, old_work.blocks, text.sql
-            ));
+            self.note_risk(text, old_work, new_work);
             return Ok(None);
         }
         if found.remedy.is_none() && is_untried {
@@ -354,6 +357,15 @@ impl<'a> StatementSearch<'a> {
             found.note = Some(note.to_owned());
         }
         Ok(Some(found))
+    }
+
+    /// Notes that a statement reads more blocks in about the same time.
+    fn note_risk(&mut self, text: &StatementText, old: TrialWork, new: TrialWork) {
+        self.result.findings.push(format!(
+            "with another plan, a statement reads {:.0} pages, and {:.0} on the old server, in about the same time; it may be \
+             slower if they are not in memory: {}",
+            new.blocks, old.blocks, text.sql
+        ));
     }
 
     /// Returns the tables that a statement reads or writes with its values on either server.

@@ -149,7 +149,7 @@ pub(super) fn is_worse(old: TrialWork, new: TrialWork) -> bool {
 }
 
 /// Whether a statement that the replays showed as slower may be slower alone, too.
-pub(super) fn may_be_worse(old: TrialWork, new: TrialWork) -> bool {
+pub(crate) fn may_be_worse(old: TrialWork, new: TrialWork) -> bool {
     has_more_blocks(old, new) || new.ms > 1.1 * old.ms + MS_NOISE / 5.0
 }
 

@@ -122,6 +122,7 @@ mod tests {
                 ratio: 1.0,
                 low: None,
                 high: None,
+                mean: None,
                 mean_high: None,
             }),
             ..ExpectedStatement::default()

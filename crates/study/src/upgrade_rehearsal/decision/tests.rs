@@ -488,3 +488,39 @@ fn plan_that_depends_on_the_sample_of_analyze_is_undecided_and_another_one_a_no_
         assert_eq!(is_named, dependence.is_some(), "{reasons:?}");
     }
 }
+
+#[test]
+fn faster_total_of_runs_in_which_this_program_stalled_is_undecided() {
+    let mut faster = report(Some(Verdict::NotProven));
+    faster.effect = Some(up_to(0.99));
+    assert_eq!(decide(&faster).0, UpgradeDecision::Go);
+    faster.evidence.is_disturbed = true;
+    let (decision, reasons) = decide(&faster);
+    assert_eq!(decision, UpgradeDecision::Undecided);
+    assert!(reasons[0].contains("stalled"), "{reasons:?}");
+}
+
+#[test]
+fn worse_plan_of_a_part_of_the_values_without_a_remedy_is_undecided() {
+    let mut remedied = report(Some(Verdict::Lost));
+    remedied.regressions = vec![
+        regression(RegressionSign::Work, RemedyStatus::Proved),
+        UpgradeRegression {
+            is_of_other_values: true,
+            ..regression(RegressionSign::Suspected, RemedyStatus::NotFound)
+        },
+    ];
+    remedied.remedied = Some(proof(Verdict::Same, 0));
+    let (decision, reasons) = decide(&remedied);
+    assert_eq!(decision, UpgradeDecision::Undecided);
+    assert!(reasons[0].contains("a part of its values"), "{reasons:?}");
+    // Replays with enough executions clear it.
+    remedied.regressions[1].after = Some(MeasuredFactor {
+        ratio: 1.0,
+        low: Some(0.98),
+        high: Some(1.02),
+        mean: Some(1.0),
+        mean_high: Some(1.04),
+    });
+    assert_eq!(decide(&remedied).0, UpgradeDecision::GoWithRemedies);
+}

@@ -33,6 +33,7 @@ pub(super) fn reasons(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<Stri
     reasons.extend(inspection(report));
     reasons.extend(suspected(report, outcome));
     reasons.extend(slower_alone(report));
+    reasons.extend(slower_for_other_values(report));
     reasons.extend(sampled_plans(report));
     reasons.extend(unproved(report));
     let other = report.regressions.iter();
@@ -76,6 +77,32 @@ fn slower_alone(report: &UpgradeReport) -> Option<String> {
     looks_slower(
         &names,
         " alone, with another plan, but not in the replays",
+        &more_time(report),
+    )
+}
+
+/// Names the statements that are worse alone for a part of their values, without a remedy, and that the replays neither judge nor
+/// clear.
+fn slower_for_other_values(report: &UpgradeReport) -> Option<String> {
+    let with = report.remedied.iter();
+    let found = (report.slower.iter().chain(&report.suspected))
+        .chain(with.flat_map(|with| with.slower.iter().chain(&with.suspected)));
+    let found: Vec<String> = found.map(|one| one.fingerprint.to_string()).collect();
+    let is_open = |one: &&UpgradeRegression| {
+        let limit = 1.0 + report.margin;
+        one.is_of_other_values
+            && one.sign != RegressionSign::Work
+            && one.status == RemedyStatus::NotFound
+            && one.sample_dependence.is_none()
+            && !found.contains(&one.fingerprint)
+            && !replayed(one).is_some_and(|factor| factor.is_within(limit))
+    };
+    let names: Vec<String> = (report.regressions.iter().filter(is_open))
+        .map(|one| beginning(&one.sql))
+        .collect();
+    looks_slower(
+        &names,
+        " alone, for a part of its values with another plan, but not in the replays",
         &more_time(report),
     )
 }
@@ -158,7 +185,10 @@ fn missing_replays(report: &UpgradeReport) -> String {
 /// Counts the statements whose worse plan depends on the sample of `ANALYZE`.
 fn sampled_plans(report: &UpgradeReport) -> Option<String> {
     let all = report.regressions.iter();
-    let sampled = all.filter(|one| one.sample_dependence.is_some());
+    let is_cleared = |one: &UpgradeRegression| {
+        replayed(one).is_some_and(|factor| factor.is_within(1.0 + report.margin))
+    };
+    let sampled = all.filter(|one| one.sample_dependence.is_some() && !is_cleared(one));
     let (subject, rest) = match sampled.count() {
         0 => return None,
         1 => ("1 statement is".to_owned(), "its plan depends"),
@@ -201,6 +231,11 @@ fn time(report: &UpgradeReport, outcome: &Outcome<'_>) -> Option<String> {
         Some(Verdict::NotProven) if outcome.is_no_slower(report.margin) => None,
         // Work is compared before time.
         Some(Verdict::NotProven) if is_work_equal(report, outcome) => None,
+        Some(Verdict::NotProven) if outcome.evidence.is_disturbed => Some(
+            "This program stalled in a run, so that the times of the replays show nothing, and neither do counters and plans show \
+             that the work is the same. Rehearse again, with another -o, on a machine that is less busy."
+                .to_owned(),
+        ),
         Some(Verdict::NotProven) => {
             let high = outcome.effect.map_or_else(
                 || "it was not measured".to_owned(),

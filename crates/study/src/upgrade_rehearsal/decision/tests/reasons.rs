@@ -120,6 +120,7 @@ fn time_of_a_statement_alone_is_no_objection_if_the_replays_judge_it() {
             ratio: 1.0,
             low: Some(low),
             high: Some(high),
+            mean: None,
             mean_high: Some(mean_high),
         });
         worse.regressions = vec![one];
