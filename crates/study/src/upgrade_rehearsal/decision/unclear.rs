@@ -71,14 +71,8 @@ fn slower_alone(report: &UpgradeReport) -> Option<String> {
             && !reads_more(one)
             && replayed(one).is_some_and(|factor| !factor.is_within(limit))
     };
-    let names: Vec<String> = (report.regressions.iter().filter(is_open))
-        .map(|one| beginning(&one.sql))
-        .collect();
-    looks_slower(
-        &names,
-        " alone, with another plan, but not in the replays",
-        &more_time(report),
-    )
+    let replays = " alone, with another plan, but not in the replays";
+    regressions_look_slower(report, is_open, replays)
 }
 
 /// Names the statements that are worse alone for a part of their values, without a remedy, and that the replays neither judge nor
@@ -97,14 +91,20 @@ fn slower_for_other_values(report: &UpgradeReport) -> Option<String> {
             && !found.contains(&one.fingerprint)
             && !replayed(one).is_some_and(|factor| factor.is_within(limit))
     };
+    let replays = " alone, for a part of its values with another plan, but not in the replays";
+    regressions_look_slower(report, is_open, replays)
+}
+
+/// Returns the sentence on the regressions that are open.
+fn regressions_look_slower(
+    report: &UpgradeReport,
+    is_open: impl Fn(&&UpgradeRegression) -> bool,
+    replays: &str,
+) -> Option<String> {
     let names: Vec<String> = (report.regressions.iter().filter(is_open))
         .map(|one| beginning(&one.sql))
         .collect();
-    looks_slower(
-        &names,
-        " alone, for a part of its values with another plan, but not in the replays",
-        &more_time(report),
-    )
+    looks_slower(&names, replays, &more_time(report))
 }
 
 /// Returns the sentence on statements of these names, in these replays.
