@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use sql::Fingerprint;
 use workload::{ArchiveError, Parameter, WorkloadReader};
 
-use crate::examples::{Example, visit_examples};
+use crate::examples::{Example, visit_executions};
 
 /// Executions of a statement from which the median is taken.
 const SAMPLED_MAX: usize = 15;
@@ -16,11 +17,13 @@ const EXAMPLE_BYTES_MAX: usize = 1 << 20;
 /// Executions of a statement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatementExamples {
-    /// Number of executions with all their values.
+    /// Number of executions, also of those without all their values.
     pub executions: u64,
     /// Sum of their captured times in microseconds, as far as known.
     pub captured_us: u64,
-    /// Up to three of them with different values.
+    /// Databases of their sessions, as captured; empty for an unknown one.
+    pub databases: HashSet<Arc<str>>,
+    /// Up to three executions with all their values, which differ.
     pub examples: Vec<Example>,
     /// Others of a random sample, with values of their own. At most 14.
     pub others: Vec<Example>,
@@ -28,7 +31,7 @@ pub struct StatementExamples {
 
 /// Returns up to three executions of each statement with different values: the one with the least captured
 /// time, the median of a sample, and the one with the most. Without captured times these are the first, one
-/// between, and the last. Reads the workload once.
+/// between, and the last. A statement of which no execution has all its values has none. Reads the workload once.
 ///
 /// # Errors
 /// If the workload cannot be read.
@@ -36,18 +39,22 @@ pub fn example_sets(
     reader: &WorkloadReader,
     wanted: &HashSet<Fingerprint>,
 ) -> Result<HashMap<Fingerprint, StatementExamples>, ArchiveError> {
-    let mut samples: HashMap<Fingerprint, ExampleSample> = HashMap::new();
-    if !wanted.is_empty() {
-        visit_examples(reader, wanted, &mut |fingerprint, example| {
-            let sample = samples.entry(fingerprint).or_default();
-            sample.executions += 1;
-            sample.captured_us += example.captured_us.unwrap_or(0);
-            if size(&example) <= EXAMPLE_BYTES_MAX {
-                sample.add(example);
-            }
-            ControlFlow::Continue(())
-        })?;
+    if wanted.is_empty() {
+        return Ok(HashMap::new());
     }
+    let mut samples: HashMap<Fingerprint, ExampleSample> = HashMap::new();
+    visit_executions(reader, wanted, &mut |execution| {
+        let sample = samples.entry(execution.fingerprint).or_default();
+        sample.executions += 1;
+        sample.captured_us += execution.captured_us.unwrap_or(0);
+        sample.databases.insert(execution.database);
+        if let Some(example) = execution.example
+            && size(&example) <= EXAMPLE_BYTES_MAX
+        {
+            sample.add(example);
+        }
+        ControlFlow::Continue(())
+    })?;
     let all = samples.into_iter();
     Ok(all
         .map(|(fingerprint, sample)| (fingerprint, sample.finish()))
@@ -68,6 +75,7 @@ fn size(example: &Example) -> usize {
 struct ExampleSample {
     executions: u64,
     captured_us: u64,
+    databases: HashSet<Arc<str>>,
     seen: u64,
     least: Option<Example>,
     most: Option<Example>,
@@ -122,6 +130,7 @@ impl ExampleSample {
         StatementExamples {
             executions: self.executions,
             captured_us: self.captured_us,
+            databases: self.databases,
             others: all.split_off(chosen),
             examples: all,
         }
@@ -131,6 +140,91 @@ impl ExampleSample {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use transform::SecretRedactor;
+    use workload::{
+        Event, EventKind, Outcome, Provenance, Unreplayable, WorkloadWriter, WriterOptions,
+    };
+
+    /// Writes a workload of one session: texts, whether each has its values, and captured times.
+    fn workload_of(
+        path: &std::path::Path,
+        executions: &[(&str, Option<Unreplayable>, u64)],
+    ) -> WorkloadReader {
+        let event = |sequence: u64, kind, unreplayable, duration_us| Event {
+            session: 0,
+            sequence,
+            due_us: sequence as i64,
+            kind,
+            outcome: Outcome {
+                duration_us,
+                ..Outcome::default()
+            },
+            unreplayable,
+            source: 0,
+            line: 0,
+            prelude: false,
+            wire_details: None,
+        };
+        let options = WriterOptions::default();
+        let mut writer = WorkloadWriter::create(path, options, SecretRedactor::default()).unwrap();
+        let connect = EventKind::Connect {
+            database: "shop".into(),
+            user: "app".into(),
+            application: "".into(),
+        };
+        let connect = event(0, connect, None, None);
+        writer.event(&connect.borrowed()).unwrap();
+        for ((sql, unreplayable, time), sequence) in executions.iter().zip(1..) {
+            let kind = EventKind::Execute {
+                statement: "s".into(),
+                portal: "".into(),
+                sql: (*sql).into(),
+                parameters: match unreplayable {
+                    Some(_) => Vec::new(),
+                    None => vec![Some(Parameter::Text("1".into()))],
+                },
+            };
+            let execution = event(sequence, kind, *unreplayable, Some(*time));
+            writer.event(&execution.borrowed()).unwrap();
+        }
+        writer.finish(Provenance::default()).unwrap();
+        WorkloadReader::open(path).unwrap()
+    }
+
+    #[test]
+    fn executions_without_values_are_counted_with_their_times() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = Some(Unreplayable::ParametersMissing);
+        let reader = workload_of(
+            &directory.path().join("shop.workload"),
+            &[
+                ("select a from t where b = $1", missing, 1_000),
+                ("select a from t where b = $1", missing, 500),
+                ("select c from t where b = $1", missing, 20),
+                ("select c from t where b = $1", None, 3),
+            ],
+        );
+        let texts: HashMap<String, Fingerprint> = reader
+            .statements()
+            .unwrap()
+            .map(|text| text.map(|text| (text.sql, text.fingerprint)).unwrap())
+            .collect();
+        let wanted = texts.values().copied().collect();
+        let mut found = example_sets(&reader, &wanted).unwrap();
+        let mut counts = |sql: &str| {
+            let found = found.remove(&texts[sql]).unwrap();
+            (found.executions, found.captured_us, found.examples)
+        };
+        let (executions, captured_us, examples) = counts("select a from t where b = $1");
+        assert_eq!((executions, captured_us, examples.len()), (2, 1_500, 0));
+        let (executions, captured_us, examples) = counts("select c from t where b = $1");
+        assert_eq!((executions, captured_us, examples.len()), (2, 23, 1));
+        assert_eq!(
+            (&*examples[0].database, &*examples[0].user),
+            ("shop", "app")
+        );
+        assert!(example_sets(&reader, &HashSet::new()).unwrap().is_empty());
+    }
 
     fn example(number: u64, captured_us: Option<u64>) -> Example {
         Example {

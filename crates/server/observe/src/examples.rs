@@ -70,8 +70,10 @@ pub fn examples(
     if wanted.is_empty() {
         return Ok(found);
     }
-    visit_examples(reader, wanted, &mut |fingerprint, example| {
-        found.entry(fingerprint).or_insert(example);
+    visit_executions(reader, wanted, &mut |execution| {
+        if let Some(example) = execution.example {
+            found.entry(execution.fingerprint).or_insert(example);
+        }
         match found.len() == wanted.len() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
@@ -80,11 +82,22 @@ pub fn examples(
     Ok(found)
 }
 
-/// Visits the executions of these statements that have all their values, in the order of the workload.
-pub(crate) fn visit_examples(
+/// Execution of a statement in the workload.
+pub(crate) struct Execution {
+    pub(crate) fingerprint: Fingerprint,
+    /// Database of the session, as captured; empty if unknown.
+    pub(crate) database: Arc<str>,
+    /// Captured time in microseconds, if known.
+    pub(crate) captured_us: Option<u64>,
+    /// The execution with its values; `None` if some are missing, or it has no text.
+    pub(crate) example: Option<Example>,
+}
+
+/// Visits the executions of these statements, in the order of the workload.
+pub(crate) fn visit_executions(
     reader: &WorkloadReader,
     wanted: &HashSet<Fingerprint>,
-    visit: &mut dyn FnMut(Fingerprint, Example) -> ControlFlow<()>,
+    visit: &mut dyn FnMut(Execution) -> ControlFlow<()>,
 ) -> Result<(), ArchiveError> {
     let mut sessions: HashMap<u64, SessionIdentity> = HashMap::new();
     for event in reader.events()? {
@@ -103,16 +116,24 @@ pub(crate) fn visit_examples(
             EventKind::Disconnect => {
                 sessions.remove(&event.session);
             }
-            _ => {
+            EventKind::Simple { .. }
+            | EventKind::Execute { .. }
+            | EventKind::FunctionCall { .. } => {
                 let Some(fingerprint) = fingerprint.filter(|one| wanted.contains(one)) else {
                     continue;
                 };
-                if let Some(example) = example_of(event, &sessions)
-                    && visit(fingerprint, example).is_break()
-                {
+                let who = sessions.get(&event.session);
+                let execution = Execution {
+                    fingerprint,
+                    database: who.map_or_else(Arc::default, |who| who.database.clone()),
+                    captured_us: event.outcome.duration_us,
+                    example: example_of(event, &sessions),
+                };
+                if visit(execution).is_break() {
                     break;
                 }
             }
+            EventKind::Prepare { .. } | EventKind::Fetch { .. } | EventKind::Cancel => {}
         }
     }
     Ok(())

@@ -15,7 +15,6 @@ use crate::index_keys::{self, SizeRow};
 use crate::mask_statistics::{ValueMask, mask_statistics};
 use crate::metapages;
 use crate::object_queries::object_queries;
-use crate::quoting::quote_identifier;
 use crate::restore_ranges::from_hex;
 use crate::setting_queries;
 use crate::statistics_queries;
@@ -23,8 +22,6 @@ use crate::visible_statistics;
 
 /// Time limit of all queries.
 const TIME_MAX: Duration = Duration::from_secs(600);
-/// Time after which no further ends of indexes are read.
-const RANGES_TIME: Duration = Duration::from_secs(20);
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
      SET LOCAL search_path = ''; SET LOCAL lock_timeout = '2s'; SET LOCAL statement_timeout = '60s'; \
@@ -90,7 +87,7 @@ pub fn export(
     exporter.export.relations = index_keys::with_key_widths(sizes, statistics);
     exporter.note_never_analyzed(&hidden);
     exporter.read_metapages()?;
-    exporter.read_ranges()?;
+    exporter.read_index_ends()?;
     exporter.read_extended()?;
     if let Some(mask) = mask {
         mask_statistics(&mut exporter, mask)?;
@@ -190,8 +187,9 @@ impl Exporter<'_> {
             Err(error) => self.not_exported(
                 "heights of indexes",
                 format!(
-                    "they are estimated from sizes and widths, since the role may not read them ({error}); \
-                     a superuser or a member of pg_read_server_files may"
+                    "they are estimated from sizes and widths, since the role may not read them ({error}); export as a superuser, or \
+                     from version 11 on GRANT EXECUTE ON FUNCTION pg_read_binary_file(text, bigint, bigint, boolean) to the role, \
+                     which lets it read all files of the data directory"
                 ),
             ),
         }
@@ -225,6 +223,7 @@ impl Exporter<'_> {
                 Ok(rows) => parse_rows("statistics", rows)?,
                 Err(_) => {
                     hidden = self.read_unreadable()?;
+                    self.note_hidden_kinds()?;
                     let sql = visible_statistics::columns(self.export.version_number);
                     self.read("statistics", &sql)?
                 }
@@ -299,56 +298,31 @@ impl Exporter<'_> {
         Ok(hidden)
     }
 
-    /// Reads the smallest and the largest value of columns that lead an index, as the planner does.
-    fn read_ranges(&mut self) -> Result<(), PlannerCopyError> {
-        let wanted = self.query("leading columns", &statistics_queries::leading_columns())?;
-        let mut places: HashMap<(String, String, String), usize> = HashMap::new();
-        for (place, column) in self.export.statistics.iter().enumerate() {
-            if let Some(name) = &column.column
-                && statistics_queries::has_histogram(column)
-            {
-                let key = (column.schema.clone(), column.relation.clone(), name.clone());
-                places.insert(key, place);
-            }
-        }
-        let begun_ns = clock::monotonic_ns();
-        let mut unread = 0;
-        self.query("ends of indexes", "SET LOCAL statement_timeout = '2s'")?;
-        for row in wanted {
-            let [Some(schema), Some(table), Some(column)] = &row[..] else {
+    /// Notes the columns of which the role may read only a part of the statistics.
+    fn note_hidden_kinds(&mut self) -> Result<(), PlannerCopyError> {
+        let sql = visible_statistics::hidden_kinds(self.export.version_number);
+        for row in self.query("types of statistics", &sql)? {
+            let [
+                Some(schema),
+                Some(relation),
+                Some(column),
+                Some(value_type),
+                is_range,
+            ] = &row[..]
+            else {
                 continue;
             };
-            let key = (schema.clone(), table.clone(), column.clone());
-            let Some(&place) = places.get(&key) else {
-                continue;
+            let since = match is_range.as_deref() {
+                Some("t") => " before version 17",
+                _ => "",
             };
-            if clock::monotonic_ns() - begun_ns > RANGES_TIME.as_nanos() as i64 {
-                unread += 1;
-                continue;
-            }
-            let [schema, table, column] =
-                [schema, table, column].map(|name| quote_identifier(name));
-            // A cast to text may be code of the type's owner.
-            let sql = format!(
-                "SELECT CASE WHEN min({column}) IS NOT NULL THEN format('%s', min({column})) END, \
-                 CASE WHEN max({column}) IS NOT NULL THEN format('%s', max({column})) END FROM ONLY {schema}.{table}"
-            );
-            let ends = self.attempt(&sql)?.unwrap_or_default();
-            match ends.into_iter().next().as_deref() {
-                Some([Some(low), Some(high)]) => {
-                    self.export.statistics[place].range = Some((low.clone(), high.clone()));
-                }
-                Some([None, None]) => {}
-                _ => unread += 1,
-            }
-        }
-        if unread > 0 {
             self.not_exported(
-                format!("smallest and largest values of {unread} indexed columns"),
-                "the server refused the query, or it took too long; the ends of the histograms are used",
+                format!("statistics of {schema}.{relation}.{column}"),
+                format!(
+                    "pg_stats does not show the values of the type {value_type}{since}; export as a superuser"
+                ),
             );
         }
-        self.query("ends of indexes", "SET LOCAL statement_timeout = '60s'")?;
         Ok(())
     }
 

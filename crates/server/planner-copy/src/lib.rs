@@ -13,11 +13,14 @@
 
 #![forbid(unsafe_code)]
 
+mod array_text;
 mod btree_pages;
+mod definition_text;
 mod document;
 mod error;
 mod export;
 mod exporter;
+mod index_ends;
 mod index_keys;
 mod mask_statistics;
 mod metapages;

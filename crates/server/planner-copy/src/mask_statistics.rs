@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use crate::array_text;
 use crate::document::StatisticsSlot;
 use crate::error::PlannerCopyError;
 use crate::exporter::Exporter;
@@ -18,12 +19,16 @@ use crate::statistics_queries;
 pub struct ValueMask<'a> {
     /// Fingerprint of the key.
     pub key: String,
-    /// Returns the replacement of a value in text form, or of the text of an array.
+    /// Returns the replacement of one value in text form. It never gets a list of values: a value that it keeps by a pattern
+    /// would keep all others.
     pub replace: &'a dyn Fn(&str) -> String,
 }
 
 /// Number of lists that one query sorts.
 const BATCH: usize = 50;
+
+/// Empty name, which the server refuses, so that the values are removed.
+const REFUSED: &str = "\"\"";
 
 /// Kinds of slots (`pg_statistic.h`).
 mod kind {
@@ -232,10 +237,26 @@ fn slot_query(
         }
         _ => "NULL::text".to_owned(),
     };
-    let masked = quote_literal(&(mask.replace)(values));
+    let Some(masked) = masked_list(values, mask) else {
+        return SlotQuery::Unknown;
+    };
     SlotQuery::Order(format!(
-        "array_agg(v ORDER BY {key})::text, {numbers} FROM unnest({masked}::text[]) WITH ORDINALITY AS t (v, o)"
+        "array_agg(v ORDER BY {key})::text, {numbers} FROM unnest({masked}) WITH ORDINALITY AS t (v, o)"
     ))
+}
+
+/// Returns an expression for the replacements of the elements of an array in text form. Returns `None` for another text.
+fn masked_list(values: &str, mask: &ValueMask<'_>) -> Option<String> {
+    let masked = array_text::elements(values)?.into_iter();
+    let masked: Vec<Option<String>> = masked
+        .map(|value| value.map(|value| (mask.replace)(&value)))
+        .collect();
+    Some(list_literal(&masked))
+}
+
+/// Returns a list of texts as one constant. The server would keep each constant of a constructor `ARRAY[...]` separately.
+fn list_literal(values: &[Option<String>]) -> String {
+    format!("{}::text[]", quote_literal(&array_text::write(values)))
 }
 
 /// Returns the query for the bounds of ranges. Lower and upper bounds are two ascending lists (`compute_range_stats`).
@@ -245,24 +266,23 @@ fn range_query(
     bounds: Vec<range_text::Bounds>,
     mask: &ValueMask<'_>,
 ) -> String {
-    let literal = |value: &Option<String>| match value {
-        Some(value) => quote_literal(&(mask.replace)(value)),
-        None => "NULL".to_owned(),
-    };
-    let list = |values: Vec<String>, order: &str| {
+    let masked = |value: Option<String>| value.map(|value| (mask.replace)(&value));
+    let list = |values: &[Option<String>], order: &str| {
         format!(
-            "(SELECT array_agg(v::{subtype} ORDER BY v::{subtype} {order}) FROM unnest(ARRAY[{}]::text[]) v)",
-            values.join(", ")
+            "(SELECT array_agg(v::{subtype} ORDER BY v::{subtype} {order}) FROM unnest({}) v)",
+            list_literal(values)
         )
     };
-    let lower = bounds.iter().map(|(lower, _)| literal(lower)).collect();
-    let upper = bounds.iter().map(|(_, upper)| literal(upper)).collect();
+    let bounds = bounds.into_iter();
+    let (lower, upper): (Vec<_>, Vec<_>) = bounds
+        .map(|(lower, upper)| (masked(lower), masked(upper)))
+        .unzip();
     format!(
         "array_agg(CASE WHEN l[i] > u[i] THEN {value_type}(u[i], l[i], '[]') ELSE {value_type}(l[i], u[i], '[]') END ORDER BY i)::text, \
          NULL::text FROM (SELECT {} AS l, {} AS u) AS bounds, generate_series(1, {}) AS i",
-        list(lower, "NULLS FIRST"),
-        list(upper, "NULLS LAST"),
-        bounds.len()
+        list(&lower, "NULLS FIRST"),
+        list(&upper, "NULLS LAST"),
+        lower.len()
     )
 }
 
@@ -281,14 +301,13 @@ fn ends_query(
     if known.is_label {
         return None;
     }
-    // The server refuses the empty name, so that the values are removed.
-    let value_type = known.base.as_deref().unwrap_or("\"\"");
+    let value_type = known.base.as_deref().unwrap_or(REFUSED);
     let [low, high] = [low, high].map(|end| quote_literal(&(mask.replace)(end)));
-    let masked = quote_literal(&(mask.replace)(values));
+    let masked = masked_list(values, mask).unwrap_or_else(|| REFUSED.to_owned());
     let key = format!("v::{value_type} {collation}");
     Some(format!(
         "(array_agg(v ORDER BY {key}))[1], (array_agg(v ORDER BY {key} DESC))[1] \
-         FROM unnest({masked}::text[] || ARRAY[{low}, {high}]::text[]) v"
+         FROM unnest({masked} || ARRAY[{low}, {high}]::text[]) v"
     ))
 }
 
@@ -392,4 +411,88 @@ fn mask_combinations(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::ColumnStatistics;
+
+    /// Mask that keeps a text with `test` in it, as `--mask-keep '*test*'` does.
+    fn replace(text: &str) -> String {
+        match text.contains("test") {
+            true => text.to_owned(),
+            false => "masked".to_owned(),
+        }
+    }
+
+    fn slot(kind: i16, values: &str) -> StatisticsSlot {
+        StatisticsSlot {
+            kind,
+            operator: None,
+            numbers: Some("{0.5,0.3}".to_owned()),
+            values: Some(values.to_owned()),
+            value_type: Some("text".to_owned()),
+        }
+    }
+
+    fn facts() -> TypeFacts {
+        let mut facts = TypeFacts::default();
+        let text = TypeFact {
+            is_label: false,
+            base: Some("text".to_owned()),
+            subtype: None,
+        };
+        facts.types.insert("text".to_owned(), text);
+        facts
+    }
+
+    fn column(histogram: &str) -> ColumnStatistics {
+        ColumnStatistics {
+            schema: "s".to_owned(),
+            relation: "t".to_owned(),
+            column: Some("c".to_owned()),
+            number: 1,
+            inherited: false,
+            null_fraction: 0.0,
+            width: 8,
+            distinct: -1.0,
+            slots: vec![slot(kind::HISTOGRAM, histogram)],
+            range: Some(("anna".to_owned(), "zoe".to_owned())),
+        }
+    }
+
+    #[test]
+    fn kept_element_of_a_list_keeps_no_other_element() {
+        let mask = ValueMask {
+            key: String::new(),
+            replace: &replace,
+        };
+        let values = r#"{anna@example.com,"b \"x\"",tester@example.com}"#;
+        for number in [kind::MOST_COMMON, kind::HISTOGRAM, kind::ELEMENTS] {
+            let query = slot_query(&slot(number, values), &facts(), &mask, ("", false));
+            let SlotQuery::Order(sql) = query else {
+                panic!("the list of the kind {number} is not masked");
+            };
+            // One constant for all values.
+            let expected = "unnest('{\"masked\",\"masked\",\"tester@example.com\"}'::text[])";
+            assert!(sql.contains(expected), "{sql}");
+        }
+        let sql = ends_query(&column(values), &facts(), &mask, "").unwrap();
+        assert!(!sql.contains("anna") && !sql.contains("zoe"), "{sql}");
+    }
+
+    #[test]
+    fn list_that_cannot_be_read_is_removed_with_its_ends() {
+        let mask = ValueMask {
+            key: String::new(),
+            replace: &replace,
+        };
+        let values = "{{anna},{tester}}";
+        let list = slot(kind::HISTOGRAM, values);
+        let query = slot_query(&list, &facts(), &mask, ("", false));
+        assert!(matches!(query, SlotQuery::Unknown));
+        let sql = ends_query(&column(values), &facts(), &mask, "").unwrap();
+        assert!(sql.contains(&format!("unnest({REFUSED} ||")), "{sql}");
+    }
 }

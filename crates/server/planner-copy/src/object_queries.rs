@@ -12,6 +12,9 @@ pub(crate) struct ObjectQuery {
     pub(crate) sql: String,
 }
 
+/// Kind of the statement that gives a view to its owner. A view reads tables with the policies of its owner.
+pub(crate) const VIEW_OWNER: &str = "owner of a view";
+
 /// Schemas of users.
 const USER_SCHEMAS: &str = "n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'";
 
@@ -225,13 +228,18 @@ fn table_queries(version: u32) -> Vec<ObjectQuery> {
 
 /// Constraints, indexes and partitions. Indexes come before the partitions, so that these bring theirs when they are attached.
 /// Attaching a foreign table fails, which names the table that lacks it. Foreign keys come last.
+///
+/// Invalid indexes are left out with their constraints: the private server would make valid ones, and that of a partitioned
+/// table would be created on all partitions that lack it.
 fn constraint_queries() -> Vec<ObjectQuery> {
     let classes = is_users("pg_class", "c");
     let constraints = |types: &str| {
         format!(
             "SELECT format('%I on %I.%I', o.conname, n.nspname, c.relname), \
-             format('ALTER TABLE ONLY %I.%I ADD CONSTRAINT %I %s', n.nspname, c.relname, o.conname, pg_get_constraintdef(o.oid)) \
+             CASE WHEN coalesce(i.indisvalid, true) \
+              THEN format('ALTER TABLE ONLY %I.%I ADD CONSTRAINT %I %s', n.nspname, c.relname, o.conname, pg_get_constraintdef(o.oid)) END \
              FROM pg_constraint o JOIN pg_class c ON c.oid = o.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
+             LEFT JOIN pg_index i ON i.indexrelid = o.conindid \
              WHERE o.contype IN ({types}) AND c.relkind IN ('r', 'p') AND {classes} ORDER BY o.oid"
         )
     };
@@ -241,8 +249,7 @@ fn constraint_queries() -> Vec<ObjectQuery> {
         query(
             "index",
             format!(
-                "SELECT format('%I.%I', n.nspname, c.relname), CASE WHEN i.indisvalid OR c.relkind = 'I' \
-                 THEN pg_get_indexdef(i.indexrelid) END \
+                "SELECT format('%I.%I', n.nspname, c.relname), CASE WHEN i.indisvalid THEN pg_get_indexdef(i.indexrelid) END \
                  FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid \
                  JOIN pg_namespace n ON n.oid = c.relnamespace \
                  WHERE t.relkind IN ('r', 'p') AND {classes} AND NOT EXISTS (SELECT FROM pg_constraint o \
@@ -301,7 +308,7 @@ fn dependent_queries() -> Vec<ObjectQuery> {
         query(
             "index of a materialized view",
             format!(
-                "SELECT format('%I.%I', n.nspname, c.relname), pg_get_indexdef(i.indexrelid) \
+                "SELECT format('%I.%I', n.nspname, c.relname), CASE WHEN i.indisvalid THEN pg_get_indexdef(i.indexrelid) END \
                  FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid \
                  JOIN pg_namespace n ON n.oid = c.relnamespace WHERE t.relkind = 'm' AND {classes} ORDER BY i.indexrelid"
             ),
@@ -329,6 +336,14 @@ fn dependent_queries() -> Vec<ObjectQuery> {
                 "SELECT format('%I on %I.%I', r.rulename, n.nspname, c.relname), pg_get_ruledef(r.oid) \
                  FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class JOIN pg_namespace n ON n.oid = c.relnamespace \
                  WHERE r.rulename <> '_RETURN' AND {classes} ORDER BY r.oid"
+            ),
+        ),
+        query(
+            VIEW_OWNER,
+            format!(
+                "SELECT format('%I.%I', n.nspname, c.relname), \
+                 format('ALTER VIEW %I.%I OWNER TO %I', n.nspname, c.relname, pg_get_userbyid(c.relowner)) \
+                 {from} AND c.relkind = 'v' AND EXISTS (SELECT FROM pg_class p WHERE p.relrowsecurity) ORDER BY 1"
             ),
         ),
         query(

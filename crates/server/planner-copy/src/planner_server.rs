@@ -87,10 +87,22 @@ impl PlannerServer {
         let (known, leaves) = restore(&target, export, major, &mut left_out)?;
         set_all(&target, (&export.database, major), request.settings)?;
         (request.change)(&target).map_err(PlannerCopyError::Failed)?;
+        // The change may have created objects, and schemas in which an owner of a view needs the right to create.
+        let action = "grant rights on all objects";
+        with_superuser(
+            &target,
+            &export.database,
+            action,
+            restore_objects::grant_all,
+        )?;
+        with_connection(
+            &target,
+            (OWNER, &export.database),
+            "give the views to their owners",
+            |owner| restore_objects::give_views(owner, export, &mut left_out),
+        )?;
         let (sized, block_size, segment_bytes) =
             with_superuser(&target, &export.database, "set the sizes", |connection| {
-                // The change may have created objects.
-                restore_objects::grant_all(connection)?;
                 let sized = restore_sizes::sized_relations(
                     connection,
                     export,

@@ -1,31 +1,15 @@
 //! Reads the text of an array of ranges.
 
+use crate::array_text;
+
 /// Lower and upper bound of a range; `None` for an infinite one.
 pub(crate) type Bounds = (Option<String>, Option<String>);
 
 /// Returns the bounds of each range of an array in text form, such as `{"[1,5)","(,\"2026-01-01 00:00:00\"]"}`. Returns
 /// `None` for another text, and for an empty range.
 pub(crate) fn bounds(array: &str) -> Option<Vec<Bounds>> {
-    let inner = array.strip_prefix('{')?.strip_suffix('}')?;
-    let mut rest = inner.chars().peekable();
-    let mut all = Vec::new();
-    while rest.peek().is_some() {
-        // A range has a comma, so that each is in quotes.
-        (rest.next()? == '"').then_some(())?;
-        let mut text = String::new();
-        loop {
-            match rest.next()? {
-                '"' => break,
-                '\\' => text.push(rest.next()?),
-                other => text.push(other),
-            }
-        }
-        all.push(range(&text)?);
-        if let Some(separator) = rest.next() {
-            (separator == ',').then_some(())?;
-        }
-    }
-    Some(all)
+    let elements = array_text::elements(array)?.into_iter();
+    elements.map(|one| range(&one?)).collect()
 }
 
 /// Returns the bounds of one range (`range_deparse` in `rangetypes.c`).

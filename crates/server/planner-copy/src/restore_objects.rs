@@ -6,6 +6,7 @@ use connect::login::{LoginError, QueryConnection};
 
 use crate::document::{DatabaseLocale, PlannerExport, SchemaObject, ServerSetting};
 use crate::not_restored::NotRestored;
+use crate::object_queries::VIEW_OWNER;
 use crate::quoting::{quote_identifier, quote_literal};
 use crate::restore_connections::OWNER;
 use crate::setting_values::{EXPORTED_SETTINGS, assigned_value};
@@ -17,6 +18,10 @@ const EXTENSION: &str = "extension";
 const CREATE_EXTENSION: &str = "CREATE EXTENSION IF NOT EXISTS ";
 /// Reason why an extension of [`REACHING_EXTENSIONS`] is not restored.
 const REACHES: &str = "it connects to other systems, which a private server must not do";
+/// Views of the connected role, with the names of an export.
+const OWN_VIEWS_SQL: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) FROM pg_catalog.pg_class c \
+     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+     WHERE c.relkind = 'v' AND pg_catalog.pg_get_userbyid(c.relowner) = current_user";
 /// First version with ICU as the provider of a database.
 const ICU_DATABASE_MAJOR: u16 = 15;
 
@@ -286,6 +291,36 @@ fn create_in_any_order(
         }
         waiting = failed.into_iter().map(|(object, _)| object).collect();
     }
+}
+
+/// Gives the views that a change has created again to their owners. One with a new name stays with the owner of the
+/// database, and so does each view of an export without policies. If the server refuses, the owner is listed
+/// in `left_out`, since no policies apply through the view.
+pub(crate) fn give_views(
+    owner: &mut QueryConnection<'_>,
+    export: &PlannerExport,
+    left_out: &mut Vec<NotRestored>,
+) -> Result<(), LoginError> {
+    let own = owner.query(OWN_VIEWS_SQL)?;
+    let own: HashSet<String> = own.into_iter().flatten().flatten().collect();
+    let objects = export.objects.iter();
+    for view in objects.filter(|one| one.kind == VIEW_OWNER && own.contains(&one.name)) {
+        let Err(error) = owner.query(&view.sql) else {
+            continue;
+        };
+        if owner.is_closed() {
+            return Err(error);
+        }
+        let subject = format!("{} {}", view.kind, view.name);
+        // It was refused before the change, too.
+        if !left_out.iter().any(|one| one.subject == subject) {
+            left_out.push(NotRestored {
+                subject,
+                reason: error.message,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Grants all rights on the objects to all roles: rights are not what is checked, and a role without them would get no plan.

@@ -28,8 +28,8 @@ pub(crate) fn sizes() -> String {
     )
 }
 
-/// Beginnings of the first blocks of indexes: schema, name, hexadecimal text. For superusers and members of
-/// `pg_read_server_files`.
+/// Beginnings of the first blocks of indexes: schema, name, hexadecimal text. For superusers, and from version 11 on for roles
+/// with EXECUTE on `pg_read_binary_file`. Members of `pg_read_server_files` do not have that right.
 pub(crate) fn metapages() -> String {
     format!(
         "SELECT n.nspname, c.relname, encode(pg_read_binary_file(pg_relation_filepath(c.oid), 0, 128, true), 'hex') \
@@ -76,17 +76,36 @@ pub(crate) fn columns() -> String {
     )
 }
 
-/// Columns that lead a complete B-tree index, in ascending order of the type: schema, table, column. With another collation than
-/// that of the column, the index does not have its smallest value.
+/// Columns that lead a complete B-tree index, in the order of the type: schema, table, column, whether no such index has NULLs
+/// as the largest values. With another collation than that of the column, the index does not have its smallest value.
 pub(crate) fn leading_columns() -> String {
     format!(
-        "SELECT DISTINCT n.nspname, c.relname, a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid \
+        "SELECT n.nspname, c.relname, a.attname, bool_and((i.indoption[0] & 1 = 1) <> (i.indoption[0] & 2 = 2)) \
+         FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid \
          JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am am ON am.oid = x.relam AND am.amname = 'btree' \
          JOIN pg_namespace n ON n.oid = c.relnamespace \
          JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0] \
          JOIN pg_opclass o ON o.oid = i.indclass[0] AND o.opcdefault \
          WHERE i.indcollation[0] = a.attcollation AND i.indisvalid AND i.indpred IS NULL AND i.indkey[0] > 0 AND c.relkind IN ('r', 'm') \
-         AND c.relpersistence <> 't' AND {USER_RELATIONS} ORDER BY 1, 2, 3"
+         AND c.relpersistence <> 't' AND {USER_RELATIONS} GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+    )
+}
+
+/// Tables whose planning may execute a function of another role that is no superuser: schema, name.
+///
+/// The planner evaluates functions with constant arguments in expressions and conditions of indexes, and in expressions of
+/// extended statistics (`RelationGetIndexExpressions` in `relcache.c`, `get_relation_statistics` in `plancat.c`). Members
+/// of extensions are no exception, since the owner of an extension may add functions.
+pub(crate) fn foreign_code() -> String {
+    format!(
+        "SELECT DISTINCT n.nspname, c.relname FROM pg_depend d \
+         LEFT JOIN pg_operator o ON d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid \
+         JOIN pg_proc p ON p.oid = CASE WHEN d.refclassid = 'pg_proc'::regclass THEN d.refobjid ELSE o.oprcode::oid END \
+         JOIN pg_roles r ON r.oid = p.proowner AND NOT r.rolsuper AND r.rolname <> current_user \
+         LEFT JOIN pg_index i ON d.classid = 'pg_class'::regclass AND i.indexrelid = d.objid \
+         LEFT JOIN pg_statistic_ext s ON d.classid = 'pg_statistic_ext'::regclass AND s.oid = d.objid \
+         JOIN pg_class c ON c.oid = coalesce(i.indrelid, s.stxrelid) \
+         JOIN pg_namespace n ON n.oid = c.relnamespace WHERE {USER_RELATIONS}"
     )
 }
 

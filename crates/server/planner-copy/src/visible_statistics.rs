@@ -117,6 +117,26 @@ pub(crate) fn unreadable() -> String {
     )
 }
 
+/// Columns of which the role sees only a part of the statistics: schema, relation, column, type, whether it is a range.
+///
+/// The view has the kinds of statistics that the server itself computes, those of ranges from version 17 on. A type with
+/// an analysis of its own, such as one of an extension, may have further kinds.
+pub(crate) fn hidden_kinds(version: u32) -> String {
+    let ranges = match version >= RANGES_VERSION {
+        true => "",
+        false => " OR f.proname IN ('range_typanalyze', 'multirange_typanalyze')",
+    };
+    format!(
+        "SELECT DISTINCT n.nspname, c.relname, a.attname, format_type(t.oid, NULL), f.pronamespace = 'pg_catalog'::regnamespace \
+         FROM pg_stats s JOIN pg_namespace n ON n.nspname = s.schemaname \
+         JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = s.tablename \
+         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = s.attname AND NOT a.attisdropped \
+         JOIN pg_type t ON t.oid = a.atttypid JOIN pg_proc f ON f.oid = t.typanalyze::oid \
+         WHERE (f.pronamespace <> 'pg_catalog'::regnamespace{ranges}) AND c.relpersistence <> 't' AND {USER_RELATIONS} \
+         ORDER BY 1, 2, 3"
+    )
+}
+
 /// Extended statistics without data that the role may read: name.
 pub(crate) fn extended_without_data() -> String {
     format!(

@@ -1,5 +1,9 @@
 //! A copy plans as the server with the data does: same nodes, same costs, same estimates.
 
+#[path = "equal_plans/changed_schema.rs"]
+mod changed_schema;
+#[path = "equal_plans/exported_parts.rs"]
+mod exported_parts;
 #[path = "equal_plans/untrusted_code.rs"]
 mod untrusted_code;
 

@@ -7,7 +7,7 @@ use planner_copy::PlannerExport;
 use sql::{Fingerprint, holds_several};
 use workload::{StatementText, WorkloadReader};
 
-use super::explainable::Explainable;
+use super::explainable::{Explainable, SENT_WITH_OTHERS};
 use super::result::{PlanValues, UncheckedStatement};
 use crate::failure::Failure;
 
@@ -117,9 +117,7 @@ impl CheckedExamples {
                 Some(format!("it is executed in the database {}", other.database))
             }
             (true, None) => Some("the workload has no execution with all values".to_owned()),
-            (false, _) if several => Some(
-                "it is sent with others in one text, and a server plans one at a time".to_owned(),
-            ),
+            (false, _) if several => Some(SENT_WITH_OTHERS.to_owned()),
             (false, _) => match way {
                 Explainable::Hidden(reason) => Some(reason.to_owned()),
                 way => to_explainable(way, &mut here).err(),

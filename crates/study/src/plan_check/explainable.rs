@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use sql::{Lexeme, StatementClass, split_statements};
+use sql::{Lexeme, StatementClass, classify, split_statements};
+
+/// Reason why a statement in a text with others is not planned.
+pub(super) const SENT_WITH_OTHERS: &str =
+    "it is sent with others in one text, and a server plans one at a time";
 
 /// Way in which a server plans a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +30,16 @@ impl Explainable {
             return Explainable::Query;
         }
         let statements = split_statements(text);
+        // The class is that of the first one, such as SET and BEGIN, unless another may write.
+        if statements.len() > 1 {
+            let mut ways = statements
+                .iter()
+                .map(|one| Self::of(classify(one.text), one.text));
+            return match ways.any(|way| way != Explainable::None) {
+                true => Explainable::Hidden(SENT_WITH_OTHERS),
+                false => Explainable::None,
+            };
+        }
         let words = statements.first().map_or(&[][..], |one| &one.words[..]);
         let word = |place: usize, keyword| words.get(place).is_some_and(|one| one.is(keyword));
         if word(0, "declare") {
@@ -99,7 +113,6 @@ fn query_of_copy(sql: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sql::classify;
 
     fn way(text: &str) -> Explainable {
         Explainable::of(classify(text), text)
@@ -140,6 +153,16 @@ mod tests {
         ] {
             assert_eq!(way(text), expected, "{text}");
         }
+        for text in [
+            "SET LOCAL statement_timeout = $1; SELECT * FROM t WHERE a = $2",
+            "BEGIN; SELECT 1; COMMIT",
+            "BEGIN; DECLARE c CURSOR FOR SELECT 1",
+            "SET LOCAL work_mem = $1; CALL p()",
+            "COPY t TO STDOUT; EXECUTE p(1)",
+        ] {
+            assert_eq!(way(text), Explainable::Hidden(SENT_WITH_OTHERS), "{text}");
+        }
+        assert_eq!(way("SET a.b = $1; BEGIN; COMMIT;"), Explainable::None);
         for text in [
             "EXECUTE p(1)",
             "CREATE TABLE t AS EXECUTE p",

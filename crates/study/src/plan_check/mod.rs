@@ -5,6 +5,7 @@ mod doubts;
 mod examples;
 mod explainable;
 mod masked_values;
+mod open_sessions;
 mod overridden_settings;
 mod perturbed;
 mod plan_gaps;

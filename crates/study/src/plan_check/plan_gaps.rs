@@ -57,8 +57,12 @@ impl PlanGaps {
             let Some(relation) = relation_of(object) else {
                 continue;
             };
-            self.in_plans.insert(relation.clone(), reason.clone());
-            if object.kind == "partition" {
+            let kind = object.kind.as_str();
+            // No plan has a view.
+            if kind != "owner of a view" {
+                self.in_plans.insert(relation.clone(), reason.clone());
+            }
+            if matches!(kind, "partition" | "owner of a view") {
                 self.add_parent(export, relation, &reason);
             }
         }
@@ -66,7 +70,8 @@ impl PlanGaps {
             .extend(created.iter().map(|table| table.name.clone()));
     }
 
-    /// Adds a table without one of its partitions, with the tables and views that read it, and its other partitions.
+    /// Adds a view, or a table without one of its partitions, with the tables and views that read it, and its other
+    /// partitions.
     fn add_parent(&mut self, export: &PlannerExport, parent: String, reason: &str) {
         // Another of its partitions is missing, too.
         if self.in_texts.contains_key(&parent) {
@@ -161,6 +166,7 @@ fn relation_of(object: &SchemaObject) -> Option<String> {
         | "dropped column"
         | "row security"
         | "owner of a table with policies" => "table",
+        "owner of a view" => "view",
         "partition" => return link_of(object).map(|(parent, _)| parent),
         "extended statistics" => "from",
         "rule" => "to",

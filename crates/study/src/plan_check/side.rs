@@ -11,6 +11,7 @@ use workload::{Literals, Sqlstate};
 
 use super::SideRequest;
 use super::examples::{CheckedExamples, PlanTask};
+use super::open_sessions::OpenSessions;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 
@@ -38,7 +39,7 @@ pub(super) fn plan_side(
 ) -> Result<SidePlans, Failure> {
     let mut change = |target: &Target| match &side.change {
         Some(script) => script
-            .apply(target, interrupt)
+            .apply_for_plans(target, interrupt)
             .map_err(|error| error.to_string()),
         None => Ok(()),
     };
@@ -55,7 +56,7 @@ pub(super) fn plan_side(
         dialer: &dialer,
         export,
         literals,
-        open: Vec::new(),
+        open: OpenSessions::new(),
     };
     let outcomes = planner.plan_all(chosen, interrupt);
     let mut perturbed = Vec::new();
@@ -65,7 +66,7 @@ pub(super) fn plan_side(
         }
         server.perturb(export, copy)?;
         // Plans of prepared statements are cached by session.
-        planner.open.clear();
+        planner.open.close_all();
         perturbed.push(planner.plan_all(chosen, interrupt));
     }
     let mut left_out = std::mem::take(&mut server.left_out);
@@ -96,11 +97,10 @@ struct SidePlanner<'a> {
     dialer: &'a Dialer,
     export: &'a PlannerExport,
     literals: Literals,
-    /// Session of each login.
-    open: Vec<(Login, ExplainSession<'a>)>,
+    open: OpenSessions<ExplainSession<'a>>,
 }
 
-impl<'a> SidePlanner<'a> {
+impl SidePlanner<'_> {
     /// Plans all examples of all statements.
     fn plan_all(
         &mut self,
@@ -121,7 +121,9 @@ impl<'a> SidePlanner<'a> {
     fn plan(&mut self, task: &PlanTask) -> Option<PlanSide> {
         let login = self.login(&task.example);
         let literals = self.literals;
-        let session = match self.session(&login) {
+        let dialer = self.dialer;
+        let open = || ExplainSession::open(dialer, &login);
+        let session = match self.open.get_or_open(&login, open) {
             Ok(session) => session,
             Err(error) => return Some(side_of(&login, task, refused(error), literals)),
         };
@@ -135,7 +137,7 @@ impl<'a> SidePlanner<'a> {
             plan.jit |= session.is_jit_cost(plan.root.cost);
         }
         if session.is_closed() {
-            self.open.retain(|(known, _)| *known != login);
+            self.open.close(&login);
         }
         Some(side)
     }
@@ -155,18 +157,6 @@ impl<'a> SidePlanner<'a> {
             role: None,
             settings: example.settings.clone(),
         }
-    }
-
-    fn session(&mut self, login: &Login) -> Result<&mut ExplainSession<'a>, LoginError> {
-        let at = match self.open.iter().position(|(open, _)| open == login) {
-            Some(at) => at,
-            None => {
-                let session = ExplainSession::open(self.dialer, login)?;
-                self.open.push((login.clone(), session));
-                self.open.len() - 1
-            }
-        };
-        Ok(&mut self.open[at].1)
     }
 }
 

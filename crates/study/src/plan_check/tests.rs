@@ -221,6 +221,48 @@ fn table_without_several_partitions_is_reported_with_the_first() {
 }
 
 #[test]
+fn statement_that_reads_a_view_without_its_owner_is_not_checked() {
+    let object = |kind: &str, name: &str, sql: &str| planner_copy::SchemaObject {
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        sql: sql.to_owned(),
+    };
+    let export = PlannerExport {
+        objects: vec![
+            object("view", "app.mine", "CREATE VIEW app.mine AS SELECT 1"),
+            object(
+                "view",
+                "app.outer",
+                "CREATE VIEW app.outer AS SELECT * FROM app.mine",
+            ),
+            object(
+                "owner of a view",
+                "app.mine",
+                "ALTER VIEW app.mine OWNER TO gone",
+            ),
+        ],
+        ..PlannerExport::default()
+    };
+    let missing = [NotRestored {
+        subject: "owner of a view app.mine".to_owned(),
+        reason: "there is no such role".to_owned(),
+    }];
+    let mut gaps = PlanGaps::default();
+    gaps.add(&export, &missing, &[]);
+    let is_checked = |text: &str, relation: &str| {
+        let statement = scanning(text, relation, relation);
+        Doubts::default()
+            .unchecked_reason(&statement, &gaps)
+            .is_none()
+    };
+    assert!(!is_checked("select 1 from mine", "orders"));
+    assert!(!is_checked("select 1 from app.outer", "orders"));
+    assert!(is_checked("select 1 from orders", "orders"));
+    // A table with the name of the view.
+    assert!(is_checked("select 1 from f(1)", "mine"));
+}
+
+#[test]
 fn statement_that_reads_a_table_that_the_change_creates_is_not_checked() {
     let mut gaps = PlanGaps::default();
     let created = planner_copy::CreatedTable {

@@ -53,7 +53,7 @@ pub use result::{
 };
 pub(crate) use setting_candidates::setting_statement;
 use statement_search::{Side, StatementSearch};
-pub(crate) use trial::{has_more_blocks, may_be_worse};
+pub(crate) use trial::{has_more_blocks, is_near, may_be_worse};
 
 /// Share of the time in which statements are measured before missing objects are put in place.
 const MEASURING_SHARE: f64 = 0.35;
@@ -119,6 +119,11 @@ impl RemedySearchResult {
     pub(crate) fn coverage(&self) -> SearchCoverage {
         let planned: HashSet<&str> = self.plans.iter().map(|one| &*one.fingerprint).collect();
         SearchCoverage::of(&self.statements, |one| planned.contains(&*one.fingerprint))
+    }
+
+    /// Forgets the statements with these fingerprints, so that a search that continues examines them again.
+    pub(crate) fn forget(&mut self, is_stale: impl Fn(&str) -> bool) {
+        self.statements.retain(|one| !is_stale(&one.fingerprint));
     }
 
     /// Whether more time would examine more statements.
@@ -212,13 +217,13 @@ fn captured_statements(
     let mut examples = observe::example_sets(workload, &wanted)?;
     let captured = texts.into_iter().filter_map(|text| {
         let found = examples.remove(&text.fingerprint).unwrap_or_default();
-        let is_captured =
-            |one: &Example| one.database.is_empty() || *one.database == *request.captured;
-        let has_examples = !found.examples.is_empty();
+        let is_captured = |database: &str| database.is_empty() || database == request.captured;
+        // A statement of other databases is not rehearsed.
+        let is_rehearsed = found.databases.iter().any(|one| is_captured(one));
+        let is_captured = |one: &Example| is_captured(&one.database);
         let sets: Vec<Example> = found.examples.into_iter().filter(is_captured).collect();
         let others = found.others.into_iter().filter(is_captured).collect();
-        // A statement of another database is not rehearsed.
-        (!has_examples || !sets.is_empty()).then(|| CapturedStatement {
+        is_rehearsed.then(|| CapturedStatement {
             sign: request.slower.get(&text.fingerprint).copied(),
             captured_us: found.captured_us,
             text,

@@ -84,7 +84,8 @@ impl Mask {
         self.json_keys = JsonKeys::Masked;
     }
 
-    /// Keeps values that match as a whole, such as the labels of an enumeration.
+    /// Keeps values that match as a whole, such as the labels of an enumeration. A pattern that begins with `*` is
+    /// compared with the elements of an array and the values of JSON, and not with the whole text.
     pub fn keep_value(&mut self, pattern: Pattern) {
         self.keep_values.push(pattern);
     }

@@ -7,7 +7,7 @@ use super::{JsonKeys, Mask};
 /// Masks the values of a JSON text. Returns false for other text, and writes nothing then.
 pub(super) fn mask_json(mask: &Mask, text: &str, out: &mut String) -> bool {
     let start = out.len();
-    if serde_json::from_str::<IgnoredAny>(text).is_err() {
+    if !is_json(text) {
         return false;
     }
     let bytes = text.as_bytes();
@@ -52,6 +52,28 @@ pub(super) fn mask_json(mask: &Mask, text: &str, out: &mut String) -> bool {
         }
     }
     true
+}
+
+/// Returns whether a text looks like an array or an object of JSON, or like an array in text form, so that it has values of
+/// its own. A log may have cut it, so it need not be complete. The server accepts white space before it.
+pub(super) fn has_elements(text: &str) -> bool {
+    let text = text.trim_start();
+    match text.strip_prefix('[') {
+        Some(rest) => {
+            // The bounds of an array can be before its elements: `[0:1]={a,b}`, or with blanks, `[0:1] = {a,b}`.
+            let mut after_bounds = rest.split(']').skip(1).map(str::trim_start);
+            let has_bounds = after_bounds.any(|part| {
+                let elements = part.strip_prefix('=').map(str::trim_start);
+                elements.is_some_and(|elements| elements.starts_with('{'))
+            });
+            rest.trim_start().starts_with(['{', '[', '"']) || has_bounds || is_json(text)
+        }
+        None => text.starts_with('{'),
+    }
+}
+
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
 /// Masks the elements of an array in text form, `{a,"b c",{NULL}}`. Returns false for other text.

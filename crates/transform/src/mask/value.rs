@@ -6,8 +6,9 @@ use super::calendar::CalendarTime;
 use super::codes::{mask_address, mask_bytea, mask_hex, mask_uuid};
 use super::number::Number;
 use super::outcome::MaskOutcome;
-use super::structured::{mask_array, mask_json};
+use super::structured::{has_elements, mask_array, mask_json};
 use super::words::{TextSyntax, mask_text};
+use ::sql::Pattern;
 use workload::KeepReason;
 
 /// Words that are values of a type rather than data.
@@ -85,10 +86,10 @@ impl Mask {
             moment.mask(key, out);
             return MaskOutcome::Masked;
         }
-        let structured = match text.as_bytes()[0] {
-            b'{' => mask_json(self, text, out) || mask_array(self, text, out),
-            b'[' | b'"' => mask_json(self, text, out),
-            b'\\' => mask_bytea(key, text, out),
+        let structured = match text.trim_start().as_bytes().first() {
+            Some(b'{') => mask_json(self, text, out) || mask_array(self, text, out),
+            Some(b'[' | b'"') => mask_json(self, text, out),
+            Some(b'\\') => mask_bytea(key, text, out),
             _ => mask_address(key, text, out) || mask_hex(key, text, out),
         };
         if structured {
@@ -102,7 +103,7 @@ impl Mask {
 
     /// Returns the reason why a value is kept in any context, if there is one.
     pub(super) fn kept_reason(&self, text: &str) -> Option<KeepReason> {
-        if self.keep_values.iter().any(|kept| kept.matches_name(text)) {
+        if self.keep_values.iter().any(|kept| keeps(kept, text)) {
             return Some(KeepReason::Requested);
         }
         let small = text.chars().nth(1).is_none()
@@ -113,6 +114,12 @@ impl Mask {
         }
         is_interval(text).then_some(KeepReason::Interval)
     }
+}
+
+/// Returns whether a pattern keeps a text as a whole. A pattern that begins with `*` is meant for single values: one
+/// matching element would keep all others of an array or of JSON, so these are compared one by one.
+fn keeps(pattern: &Pattern, text: &str) -> bool {
+    pattern.matches_name(text) && !(pattern.given().starts_with('*') && has_elements(text))
 }
 
 /// Returns whether it is an interval: `1 day 02:00:00`, `3 hours`, `P1DT2H`. A number with more digits than intervals have is
@@ -266,6 +273,47 @@ mod tests {
             serde_json::from_str::<serde_json::Value>(&replaced).is_ok(),
             "{replaced}"
         );
+    }
+
+    #[test]
+    fn pattern_that_begins_with_a_star_keeps_matching_elements_and_no_whole_array_or_json() {
+        let mut mask = mask();
+        for pattern in ["*test*", "{exact,list}", "{\"kind\"*"] {
+            mask.keep_value(Pattern::name(pattern));
+        }
+        for text in [
+            "{anna.hartmann@example.com,tester@example.com}",
+            r#"{"{anna.hartmann@example.com,x}","{tester@example.com}"}"#,
+            r#"{"mail": "anna.hartmann@example.com", "role": "tester"}"#,
+            r#"["anna.hartmann@example.com", {"a": "tester"}]"#,
+            "\n  {\"mail\": \"anna.hartmann@example.com\", \"role\": \"tester\"}",
+        ] {
+            let replaced = mask.replace(text);
+            assert!(
+                !replaced.contains("hartmann") && replaced.contains("tester"),
+                "{text}: {replaced}"
+            );
+        }
+        for cut in [
+            "{anna.hartmann@example.com,tester@exa",
+            r#"[{"mail": "anna.hartmann@example.com", "role": "tester"#,
+            "[0:1]={anna.hartmann@example.com,tester}",
+            "[0:1] = {anna.hartmann@example.com,tester}",
+            " {anna.hartmann@example.com,tester}",
+            "[\n  {\"mail\": \"anna.hartmann@example.com\", \"role\": \"tester\"",
+        ] {
+            let replaced = mask.replace(cut);
+            assert!(!replaced.contains("hartmann"), "{cut}: {replaced}");
+        }
+        for text in [
+            "a tester",
+            "[test] of a text",
+            "{exact,list}",
+            r#"{"kind": "Hartmann"}"#,
+            "\"a test\"",
+        ] {
+            assert_eq!(mask.replace(text), text);
+        }
     }
 
     #[test]

@@ -17,10 +17,11 @@ const ATTACK: &str = r#"
     CREATE FUNCTION s.check(value int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql
         AS 'BEGIN PERFORM s.attack(''domain''); RETURN true; END';
     CREATE DOMAIN s.checked AS int CHECK (s.check(VALUE));
-    CREATE TABLE s.t (a int, b s.checked, c int);
-    INSERT INTO s.t SELECT i, i % 5, i % 9 FROM generate_series(1, 1000) i;
+    CREATE TABLE s.t (a int, b s.checked, c int, d int);
+    INSERT INTO s.t SELECT i, i % 5, i % 9, i FROM generate_series(1, 1000) i;
     CREATE INDEX t_a ON s.t ((a + s.constant('index')));
     CREATE INDEX t_b ON s.t (b);
+    CREATE INDEX t_d ON s.t (d);
     CREATE STATISTICS s.pairs (mcv) ON b, c FROM s.t;
     CREATE TYPE s."\'])x,pg_type e,pg_type t,pg_range r;commit;select s.attack('export');--" AS ENUM ('a', 'b');
     CREATE TABLE s.odd (kind s."\'])x,pg_type e,pg_type t,pg_range r;commit;select s.attack('export');--");
@@ -32,7 +33,14 @@ const ATTACK: &str = r#"
     ALTER TABLE s.moods ALTER mood SET STATISTICS 1;
     INSERT INTO s.moods SELECT unnest(enum_range(NULL::s.mood)) FROM generate_series(1, 100);
     CREATE INDEX moods_mood ON s.moods (mood);
-    ANALYZE s.t; ANALYZE s.odd; ANALYZE s.moods;
+    CREATE TYPE s.pair AS (a int, b int);
+    CREATE FUNCTION s.text_of_pair(s.pair) RETURNS text LANGUAGE plpgsql
+        AS 'BEGIN PERFORM s.attack(''implicit_cast''); RETURN ''a''; END';
+    CREATE CAST (s.pair AS text) WITH FUNCTION s.text_of_pair(s.pair) AS IMPLICIT;
+    CREATE TABLE s.couples (couple s.pair);
+    INSERT INTO s.couples SELECT (i, i)::s.pair FROM generate_series(1, 1000) i;
+    CREATE INDEX couples_couple ON s.couples (couple);
+    ANALYZE s.t; ANALYZE s.odd; ANALYZE s.moods; ANALYZE s.couples;
     SELECT set_config('search_path', 's;copy/**/(select/**/1)to/**/program/**/$$touch${IFS}FOLDER/path$$', false);
     ALTER ROLE evil SET search_path FROM CURRENT"#;
 
@@ -56,9 +64,24 @@ fn code_of_an_export_runs_without_the_rights_of_a_superuser() {
         .unwrap();
     let target = Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
     let exported = export(&target, &login(), None).unwrap();
-    let mut columns = exported.statistics.iter();
-    let moods = columns.find(|one| one.relation == "moods").unwrap();
-    assert_eq!(moods.range, Some(("a".to_owned(), "e".to_owned())));
+    let range = |relation: &str, column: &str| {
+        let mut columns = exported.statistics.iter();
+        let found =
+            columns.find(|one| one.relation == relation && one.column.as_deref() == Some(column));
+        found.unwrap().range.clone()
+    };
+    let ends = |low: &str, high: &str| Some((low.to_owned(), high.to_owned()));
+    assert_eq!(range("moods", "mood"), ends("a", "e"));
+    assert_eq!(range("couples", "couple"), ends("(1,1)", "(1000,1000)"));
+    // Planning a query of this table evaluates the function of its index.
+    assert_eq!(range("t", "d"), None);
+    let mut withheld = exported.not_exported.iter();
+    let withheld = withheld.find(|one| one.subject.ends_with("indexed columns of s.t"));
+    assert!(
+        withheld.is_some_and(|one| one.reason.contains("functions of other roles")),
+        "{:?}",
+        exported.not_exported
+    );
     let mask = ValueMask {
         key: "key".to_owned(),
         replace: &|text| text.to_owned(),
