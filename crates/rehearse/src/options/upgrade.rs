@@ -206,7 +206,8 @@ pub struct UpgradeVerify {
     /// Compare with this finished rehearsal.
     #[arg(value_name = "NAME.upgrade")]
     pub rehearsal: PathBuf,
-    /// Verify this upgraded server, and its database: a URL, or key=value pairs as for libpq.
+    /// Verify this upgraded server, and its database: a URL, or key=value pairs as for libpq. Name a role that is no
+    /// superuser, and a member of the captured roles, of pg_read_all_data and of pg_monitor.
     #[arg(long, value_name = "URL")]
     pub target: String,
     /// Observe the server for this long.

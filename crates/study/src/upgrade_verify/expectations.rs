@@ -6,7 +6,7 @@ use std::path::Path;
 use compare::Comparison;
 use serde::{Deserialize, Serialize};
 use sql::Fingerprint;
-use statistics::SampleMean;
+use statistics::{Measure, SampleMean};
 use workload::WorkloadReader;
 
 use super::captured_times::captured_times;
@@ -67,7 +67,7 @@ impl UpgradeExpectations {
         searched: &RemedySearchResult,
         known: KnownFindings,
     ) -> Result<Self, Failure> {
-        let captured = captured_times(workload)?;
+        let captured = captured_times(workload, database)?;
         let mut statements: HashMap<String, ExpectedStatement> = HashMap::new();
         for one in rehearsed.iter().flat_map(|one| &one.statements) {
             let fingerprint = one.fingerprint.to_string();
@@ -76,7 +76,7 @@ impl UpgradeExpectations {
                 fingerprint: fingerprint.clone(),
                 sql: one.sql.clone().unwrap_or_default(),
                 captured: captured.get(&one.fingerprint).copied(),
-                factor: mean.map(|found| MeasuredFactor::new(found, mean)),
+                factor: mean.map(|found| MeasuredFactor::new(Measure::Mean, found, mean)),
                 plans: None,
             };
             statements.insert(fingerprint, expected);

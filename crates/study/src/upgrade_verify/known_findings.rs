@@ -9,8 +9,8 @@ use crate::environment::FindInstallation;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::upgrade_inspect::{
-    NewServer, UpgradeCheck, UpgradeInspectRequest, UpgradeInspection, UpgradeMethod,
-    UpgradeObject, UpgradeSeverity, inspect_upgrade,
+    NewServer, UncheckedPart, UpgradeCheck, UpgradeInspectRequest, UpgradeInspection,
+    UpgradeMethod, UpgradeObject, UpgradeSeverity, inspect_upgrade,
 };
 
 /// Inspects a server as an upgraded one, without the old one: it is its own old side.
@@ -32,12 +32,30 @@ pub(crate) fn inspect_alone(
         find,
     };
     let mut inspection = inspect_upgrade(&request, interrupt)?;
-    // Both sides are the same server.
-    inspection.unchecked.retain(|one| one.on_new_server);
+    keep_one_side(&mut inspection);
     Ok(inspection)
 }
 
-/// Objects that were to be mended before the upgrade: check, database and name.
+/// Removes the unchecked parts of the old side, which is the same server. A database that the old side cannot read is not tried
+/// again, so that only the old side names it.
+fn keep_one_side(inspection: &mut UpgradeInspection) {
+    let UpgradeInspection {
+        databases,
+        unchecked,
+        ..
+    } = inspection;
+    let is_unread = |one: &UncheckedPart| {
+        let name = one.database.as_ref();
+        name.is_some_and(|name| !databases.contains(name))
+    };
+    unchecked.retain(|one| one.on_new_server || is_unread(one));
+    for one in unchecked {
+        one.on_new_server = true;
+    }
+}
+
+/// Objects that were to be mended before the upgrade: check, database and name. The name of an object with other versions has
+/// these, too: an upgrade may change them again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KnownFindings(BTreeSet<(String, Option<String>, String)>);
 
@@ -81,7 +99,12 @@ impl KnownFindings {
 }
 
 fn key(check: UpgradeCheck, object: &UpgradeObject) -> (String, Option<String>, String) {
-    let name = object.name.clone();
+    let name = match (check, &object.detail) {
+        (UpgradeCheck::CollationVersions | UpgradeCheck::ExtensionVersions, Some(versions)) => {
+            format!("{}, {versions}", object.name)
+        }
+        _ => object.name.clone(),
+    };
     (check.name().to_owned(), object.database.clone(), name)
 }
 
@@ -126,5 +149,74 @@ mod tests {
         assert_eq!(now.findings, []);
         let mut now = inspection(&["public.new"]);
         assert_eq!(known.remove_from(&mut now), None);
+    }
+
+    #[test]
+    fn finding_on_versions_is_new_if_the_upgrade_changed_them_again() {
+        let with = |check: UpgradeCheck, detail: &str| {
+            let mut one = inspection(&["public.i"]);
+            one.findings[0].check = check;
+            one.findings[0].objects[0].detail = Some(detail.to_owned());
+            one
+        };
+        for (check, [before, after], is_new) in [
+            (
+                UpgradeCheck::CollationVersions,
+                [
+                    "built with version 2.28, now 2.31",
+                    "built with version 2.28, now 2.36",
+                ],
+                true,
+            ),
+            (
+                UpgradeCheck::CollationVersions,
+                ["built with version 2.28, now 2.31"; 2],
+                false,
+            ),
+            (
+                UpgradeCheck::ExtensionVersions,
+                ["version 1.5, offered 1.6", "version 1.5, offered 1.9"],
+                true,
+            ),
+            (
+                UpgradeCheck::InvalidIndexes,
+                ["on public.t", "on public.u"],
+                false,
+            ),
+        ] {
+            let known = KnownFindings::new(&with(check, before));
+            let mut now = with(check, after);
+            known.remove_from(&mut now);
+            assert_eq!(!now.findings.is_empty(), is_new, "{check:?}: {after}");
+        }
+    }
+
+    #[test]
+    fn database_that_the_role_cannot_connect_to_is_unchecked_once() {
+        let (_sandbox, endpoint) = test_support::server().start();
+        let target = Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
+        let dialer = connect::login::Dialer::new(&target).unwrap();
+        let login = replay::LoginMap::default().login(&target, "", "", "rehearse");
+        let mut connection = dialer.open_query_connection(&login).unwrap();
+        for setup in [
+            "CREATE ROLE reporting LOGIN",
+            "CREATE DATABASE hidden",
+            "REVOKE CONNECT ON DATABASE hidden FROM PUBLIC",
+        ] {
+            connection.query(setup).unwrap();
+        }
+        let target = Target {
+            user: Some("reporting".to_owned()),
+            ..target
+        };
+        let find: FindInstallation = |_, _| unreachable!("no server is created");
+        let found = inspect_alone(&target, find, &Interrupt::default()).unwrap();
+        let hidden = found.unchecked.iter();
+        let hidden: Vec<&UncheckedPart> = hidden
+            .filter(|one| one.database.as_deref() == Some("hidden"))
+            .collect();
+        assert_eq!(hidden.len(), 1, "{:?}", found.unchecked);
+        assert!(hidden[0].on_new_server);
+        assert!(!found.databases.contains(&"hidden".to_owned()));
     }
 }

@@ -12,19 +12,24 @@
 mod captured_times;
 mod expectations;
 mod known_findings;
+mod observed_times;
 mod plans;
 mod remedies;
+mod remedy_objects;
 mod result;
+mod session;
 mod times;
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
 use connect::login::Dialer;
 use observe::MonitorOptions;
 use replay::{LoginMap, Target};
-use run::RunReader;
-use time_breakdown::observed::Observed;
+use run::{ProbeNote, RunReader};
+use sql::Fingerprint;
+use time_breakdown::observed::StatementTotals;
 use workload::WorkloadReader;
 
 use crate::error::ExperimentError;
@@ -33,8 +38,8 @@ use crate::interrupt::Interrupt;
 use crate::keys;
 use crate::observation::summarize_observations;
 use crate::observe_server::observe_server;
-use crate::upgrade_inspect::UpgradeSeverity;
-use crate::upgrade_rehearsal::UpgradeDecision;
+use crate::upgrade_inspect::{UncheckedPart, UpgradeSeverity};
+use crate::upgrade_rehearsal::{UpgradeDecision, major_of};
 pub use expectations::UpgradeExpectations;
 pub(crate) use known_findings::{KnownFindings, inspect_alone};
 use plans::{VerifiedPlans, verify_plans};
@@ -42,6 +47,20 @@ pub use result::{
     DifferingPlan, TimeJudgement, UncomparedPlans, UpgradeVerification, VerificationVerdict,
     VerifiedRemedy, VerifiedStatement,
 };
+use session::{ROLE_ADVICE, VerifierSession};
+
+/// Unchecked parts that no finding to mend depends on if a server is inspected alone. Only superusers and monitoring roles read them.
+const UNJUDGED_PARTS: [&str; 2] = ["passwords of roles", "settings that only some roles see"];
+
+/// Statistics that row security and ownership hide also from a role with all rights of the advice.
+const HIDDEN_STATISTICS: [&str; 2] = [
+    "planner statistics of tables",
+    "data of extended statistics",
+];
+
+/// Note on [`HIDDEN_STATISTICS`] that count as read.
+const HIDDEN_STATISTICS_NOTE: &str = "some planner statistics could not be read, although the role is a member of pg_read_all_data: row security hides \
+     them, or only the owner of a table sees them; see the notes of the inspection, and ANALYZE these tables if in doubt";
 
 /// Parameters of a verification.
 pub struct UpgradeVerifyRequest<'a> {
@@ -77,7 +96,14 @@ pub fn verify_upgrade(
     let mut connection = dialer.open_query_connection(&login).map_err(|error| {
         Failure::could_not(format!("cannot connect to {}: {error}", target.address()))
     })?;
-    let remedies = remedies::verify_remedies(&mut connection, &expected.remedies);
+    let session = VerifierSession::read(&mut connection).map_err(|error| {
+        Failure::could_not(format!(
+            "cannot read the database and the role of the session on {}: {error}",
+            target.address()
+        ))
+    })?;
+    let major = major_of(&inspection.to_version)?;
+    let remedies = remedies::verify_remedies(&mut connection, major, &expected.remedies);
     drop(connection);
     let plans = expected.statements.iter().flat_map(|one| &one.plans);
     let plans_expected: u64 = plans.map(|one| one.plans.len() as u64).sum();
@@ -87,16 +113,17 @@ pub fn verify_upgrade(
         notes.push(format!("plans were not compared: {}", failure.message));
         VerifiedPlans::default()
     });
-    let (observed, observed_s) = observe(request, interrupt, progress)?;
-    notes.extend(observed.notes.iter().map(|note| note.text.clone()));
-    let statements = times::verify_times(&expected, &observed);
+    notes.extend(session.note_on_plans(planned.sets_role));
+    let observed = observe(request, &session.database, interrupt, progress)?;
+    notes.extend(observed.notes.into_iter().map(|note| note.text));
+    let statements = times::verify_times(&expected, &observed.totals);
     let mut result = UpgradeVerification {
         verdict: VerificationVerdict::AsRehearsed,
         reasons: Vec::new(),
         rehearsal: request.rehearsal.display().to_string(),
         rehearsal_decision: expected.decision,
         server: target.address(),
-        observed_s,
+        observed_s: observed.elapsed_s,
         remedies,
         plans_expected,
         plans_checked: planned.checked,
@@ -107,18 +134,28 @@ pub fn verify_upgrade(
         inspection,
         notes,
     };
-    (result.verdict, result.reasons) = judge(&result);
+    let unread = unread_parts(&mut result, session.reads_all_data);
+    (result.verdict, result.reasons) = judge(&result, unread);
     let caution = caution(result.rehearsal_decision);
     result.reasons.splice(0..0, caution);
     Ok(result)
 }
 
-/// Observes the server. Returns what it found, and the seconds that it took.
+/// Observation of the server.
+struct ServerObservation {
+    /// Statistics of the statements that clients sent in the database of the target.
+    totals: HashMap<Fingerprint, StatementTotals>,
+    notes: Vec<ProbeNote>,
+    elapsed_s: f64,
+}
+
+/// Observes the server.
 fn observe(
     request: &UpgradeVerifyRequest<'_>,
+    database: &str,
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(Option<i64>),
-) -> Result<(Observed, f64), Failure> {
+) -> Result<ServerObservation, Failure> {
     let place = tempfile::tempdir().map_err(Failure::could_not)?;
     let output = place.path().join("observed.run");
     observe_server(
@@ -130,8 +167,11 @@ fn observe(
         progress,
     )?;
     let run = RunReader::open(&output)?;
-    let observed_s = run.info().elapsed_ns as f64 / 1e9;
-    Ok((summarize_observations(&run)?, observed_s))
+    Ok(ServerObservation {
+        totals: observed_times::observed_totals(run.statement_statistics()?, database)?,
+        notes: summarize_observations(&run)?.notes,
+        elapsed_s: run.info().elapsed_ns as f64 / 1e9,
+    })
 }
 
 /// Opens the workload of the rehearsal.
@@ -150,8 +190,22 @@ fn open_workload(
     }
 }
 
-/// Returns the verdict and its reasons.
-fn judge(result: &UpgradeVerification) -> (VerificationVerdict, Vec<String>) {
+/// Returns the number of unread parts of the inspection that may hide a finding. Statistics that the role of the advice cannot
+/// read are none of these, and get a note.
+fn unread_parts(result: &mut UpgradeVerification, reads_all_data: bool) -> usize {
+    let unread = result.inspection.unchecked.iter();
+    let unread = unread.filter(|part| can_hide_finding(part));
+    let (hidden, unread): (Vec<_>, Vec<_>) =
+        unread.partition(|part| reads_all_data && is_hidden_statistics(part));
+    let number = unread.len();
+    if !hidden.is_empty() {
+        result.notes.push(HIDDEN_STATISTICS_NOTE.to_owned());
+    }
+    number
+}
+
+/// Returns the verdict and its reasons. `unread` is the number of [`unread_parts`].
+fn judge(result: &UpgradeVerification, unread: usize) -> (VerificationVerdict, Vec<String>) {
     let mut reasons = Vec::new();
     let mut add = |number: usize, one: &str, many: &str| match number {
         0 => {}
@@ -190,7 +244,7 @@ fn judge(result: &UpgradeVerification) -> (VerificationVerdict, Vec<String>) {
         return (VerificationVerdict::Differs, reasons);
     }
     let seen = judged(TimeJudgement::AsExpected);
-    let unseen = unseen(result, seen);
+    let unseen = unseen(result, seen, unread);
     if !unseen.is_empty() {
         return (VerificationVerdict::NotObserved, unseen);
     }
@@ -243,7 +297,7 @@ fn agreements(result: &UpgradeVerification, (seen, unclear): (usize, usize)) -> 
 }
 
 /// Returns what was not seen, so that nothing can be stated of it.
-fn unseen(result: &UpgradeVerification, seen: usize) -> Vec<String> {
+fn unseen(result: &UpgradeVerification, seen: usize, unread: usize) -> Vec<String> {
     let mut reasons = Vec::new();
     if seen == 0 {
         reasons.push(format!(
@@ -259,10 +313,33 @@ fn unseen(result: &UpgradeVerification, seen: usize) -> Vec<String> {
     match unknown.count() {
         0 => {}
         number => reasons.push(format!(
-            "Remedies that the role of --target cannot see: {number}. Use a superuser."
+            "Remedies that could not be checked: {number}; see the reasons. For lack of rights, use {ROLE_ADVICE}."
+        )),
+    }
+    match unread {
+        0 => {}
+        number => reasons.push(format!(
+            "Parts of the inspection that could not be read: {number}; see the notes. For lack of rights, use {ROLE_ADVICE}."
         )),
     }
     reasons
+}
+
+/// Whether findings that are to be mended may be missing without this part. A service alone reads its own databases.
+fn can_hide_finding(part: &UncheckedPart) -> bool {
+    let of_old_server = UncheckedPart {
+        on_new_server: false,
+        part: String::new(),
+        ..part.clone()
+    };
+    let is_of_service = part.database.is_some() && !of_old_server.can_block();
+    !is_of_service && !UNJUDGED_PARTS.contains(&part.part.as_str())
+}
+
+/// Whether a part is of [`HIDDEN_STATISTICS`]. The names of relations follow the kind.
+fn is_hidden_statistics(part: &UncheckedPart) -> bool {
+    let kind = part.part.split(": ").next();
+    kind.is_some_and(|kind| HIDDEN_STATISTICS.contains(&kind))
 }
 
 #[cfg(test)]
@@ -284,8 +361,16 @@ mod tests {
 
     use crate::upgrade_inspect::{NewServerKind, UpgradeInspection, UpgradeMethod};
 
-    #[test]
-    fn verdict_is_as_rehearsed_only_if_times_plans_and_remedies_were_seen() {
+    fn remedy(in_place: Option<bool>) -> VerifiedRemedy {
+        VerifiedRemedy {
+            statement: String::new(),
+            in_place,
+            found: String::new(),
+        }
+    }
+
+    /// Returns a verification that saw everything, and no difference.
+    fn complete() -> UpgradeVerification {
         let statement = VerifiedStatement {
             fingerprint: String::new(),
             sql: String::new(),
@@ -296,12 +381,7 @@ mod tests {
             p_value: None,
             judgement: TimeJudgement::AsExpected,
         };
-        let remedy = |in_place| VerifiedRemedy {
-            statement: String::new(),
-            in_place,
-            found: String::new(),
-        };
-        let seen = UpgradeVerification {
+        UpgradeVerification {
             verdict: VerificationVerdict::AsRehearsed,
             reasons: Vec::new(),
             rehearsal: String::new(),
@@ -325,14 +405,25 @@ mod tests {
                 unchecked: Vec::new(),
             },
             notes: Vec::new(),
-        };
-        let verdict = |one: &UpgradeVerification| judge(one).0;
-        let agreed = judge(&seen).1.join(" ");
+        }
+    }
+
+    /// Returns the verdict for a role without the rights of `pg_read_all_data`.
+    fn verdict(one: &UpgradeVerification) -> VerificationVerdict {
+        let mut one = one.clone();
+        let unread = unread_parts(&mut one, false);
+        judge(&one, unread).0
+    }
+
+    #[test]
+    fn verdict_is_as_rehearsed_only_if_times_plans_and_remedies_were_seen() {
+        let seen = complete();
+        let agreed = judge(&seen, 0).1.join(" ");
         assert!(agreed.contains("All 2 plans"), "{agreed}");
         assert!(!agreed.contains("ot compared"), "{agreed}");
         let mut partly = seen.clone();
         partly.plans_checked = 1;
-        let agreed = judge(&partly).1.join(" ");
+        let agreed = judge(&partly, 0).1.join(" ");
         assert!(agreed.contains("1 of 2. Not compared: 1."), "{agreed}");
         assert_eq!(verdict(&seen), VerificationVerdict::AsRehearsed);
         let mut other = seen.clone();
@@ -346,5 +437,51 @@ mod tests {
         other = seen;
         other.statements.clear();
         assert_eq!(verdict(&other), VerificationVerdict::NotObserved);
+    }
+
+    #[test]
+    fn unread_part_decides_unless_the_role_of_the_advice_cannot_read_it() {
+        for (database, part, expected) in [
+            (
+                Some("shop"),
+                "planner statistics of tables: public.t",
+                VerificationVerdict::NotObserved,
+            ),
+            (
+                Some("shop"),
+                "the whole database",
+                VerificationVerdict::NotObserved,
+            ),
+            (None, "offered extensions", VerificationVerdict::NotObserved),
+            // No customer of the service can read them.
+            (
+                Some("rdsadmin"),
+                "the whole database",
+                VerificationVerdict::AsRehearsed,
+            ),
+            (None, "passwords of roles", VerificationVerdict::AsRehearsed),
+        ] {
+            let mut other = complete();
+            other.inspection.unchecked = vec![UncheckedPart {
+                on_new_server: true,
+                database: database.map(str::to_owned),
+                part: part.to_owned(),
+                reason: String::new(),
+            }];
+            assert_eq!(verdict(&other), expected, "{database:?}: {part}");
+            // A role with the rights of the advice.
+            let unread = unread_parts(&mut other, true);
+            let is_hidden = part.starts_with("planner statistics");
+            let expected = match is_hidden {
+                true => VerificationVerdict::AsRehearsed,
+                false => expected,
+            };
+            assert_eq!(judge(&other, unread).0, expected, "{database:?}: {part}");
+            let notes: &[&str] = match is_hidden {
+                true => &[HIDDEN_STATISTICS_NOTE],
+                false => &[],
+            };
+            assert_eq!(other.notes, notes);
+        }
     }
 }

@@ -23,6 +23,8 @@ use crate::upgrade_remedies::{ExpectedPlan, summary};
 pub(super) struct VerifiedPlans {
     pub(super) checked: u64,
     pub(super) differing: Vec<DifferingPlan>,
+    /// Whether plans were made under another role than the one that connected.
+    pub(super) sets_role: bool,
     uncompared: BTreeMap<String, u64>,
 }
 
@@ -94,7 +96,9 @@ fn compare_plans(
                 _ if interrupt.is_requested() => Err("the verification was stopped".to_owned()),
                 None => Err("the workload has no such execution".to_owned()),
                 Some(example) => {
-                    connection.use_session(session_of(target, example, plan));
+                    let session = session_of(target, example, plan);
+                    found.sets_role |= session.role.is_some();
+                    connection.use_session(session);
                     plan_in_session(&mut connection, example)
                 }
             };
@@ -226,6 +230,7 @@ mod tests {
         let interrupt = Interrupt::default();
         let found = compare_plans(&target, &statements, &examples, &interrupt).unwrap();
         assert_eq!(found.checked, 3, "{found:?}");
+        assert!(found.sets_role);
         let differing = found.differing.iter();
         let differing: Vec<(u64, u64)> = differing.map(|one| (one.sequence, one.values)).collect();
         assert_eq!(differing, [(4, 2)]);

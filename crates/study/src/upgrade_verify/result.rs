@@ -14,7 +14,7 @@ pub enum VerificationVerdict {
     AsRehearsed,
     /// Something differs.
     Differs,
-    /// Nothing differs, and no time or plan could be compared, or a remedy cannot be seen.
+    /// Nothing differs, and no time or plan could be compared, or a remedy or a part of the inspection cannot be seen.
     NotObserved,
 }
 

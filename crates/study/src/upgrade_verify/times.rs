@@ -5,12 +5,14 @@
 
 use std::collections::HashMap;
 
+use sql::Fingerprint;
 use statistics::false_discovery_rate::rejection_level;
 use statistics::{FALSE_DISCOVERY_RATE, SampleMean};
-use time_breakdown::observed::Observed;
+use time_breakdown::observed::StatementTotals;
 
 use super::expectations::{ExpectedStatement, UpgradeExpectations};
 use super::result::{TimeJudgement, VerifiedStatement};
+use crate::upgrade_remedies::MeasuredFactor;
 
 /// Executions of a statement from which its mean is judged.
 pub(super) const CALLS_MIN: u64 = 20;
@@ -18,27 +20,24 @@ pub(super) const CALLS_MIN: u64 = 20;
 const TOLERANCE: f64 = 1.25;
 /// Difference that is none, in microseconds.
 const NOISE_US: f64 = 50.0;
+
 /// Compares the mean times of the observed statements with the expected ones: slower ones first, then by calls.
 pub(super) fn verify_times(
     expected: &UpgradeExpectations,
-    observed: &Observed,
+    observed: &HashMap<Fingerprint, StatementTotals>,
 ) -> Vec<VerifiedStatement> {
-    let known = expected.statements.iter();
-    let known: HashMap<&str, &ExpectedStatement> =
-        known.map(|one| (one.fingerprint.as_str(), one)).collect();
     let mut all = Vec::new();
-    for one in &observed.statements {
-        let Some(fingerprint) = one.fingerprint.map(|one| one.to_string()) else {
-            continue;
-        };
-        let (Some(counted), Some(known)) = (one.counted, known.get(fingerprint.as_str())) else {
+    for known in &expected.statements {
+        let fingerprint = known.fingerprint();
+        let Some(counted) = fingerprint.and_then(|one| observed.get(&one)) else {
             continue;
         };
         let square = counted.exec_square_us2.map(|square| square as f64);
         let sample = SampleMean::of_sums(counted.calls, counted.exec_ns as f64 / 1e3, square);
         let Some(mut sample) = sample else { continue };
-        sample.mean = one.total_ns() as f64 / counted.calls as f64 / 1e3;
-        all.push(verify_time(fingerprint, known, sample));
+        let total_ns = counted.plan_ns.unwrap_or(0) + counted.exec_ns;
+        sample.mean = total_ns as f64 / counted.calls as f64 / 1e3;
+        all.push(verify_time(known, sample));
     }
     judge_times(&mut all);
     all.sort_by_key(|one| {
@@ -52,20 +51,19 @@ pub(super) fn verify_times(
     all
 }
 
+/// Returns the longest ratio to the captured mean that the rehearsal leads to expect: the upper end of its interval. A lower ratio
+/// without an interval may be chance, and counts as 1.
+fn longest_ratio(factor: &MeasuredFactor) -> f64 {
+    factor.high.unwrap_or_else(|| factor.ratio.max(1.0))
+}
+
 /// Compares the mean of a statement with its limit. [`judge_times`] makes the judgement final.
-fn verify_time(
-    fingerprint: String,
-    known: &ExpectedStatement,
-    observed: SampleMean,
-) -> VerifiedStatement {
+fn verify_time(known: &ExpectedStatement, observed: SampleMean) -> VerifiedStatement {
     let captured = known.captured.filter(|captured| captured.mean > 0.0);
     let ratio = known.factor.as_ref().map(|one| one.ratio);
-    let high = known
-        .factor
-        .as_ref()
-        .map(|one| one.high.unwrap_or(one.ratio));
+    let high = known.factor.as_ref().map(longest_ratio);
     let limit = captured.zip(high).map(|(captured, high)| {
-        let limit_us = captured.mean * high.max(1.0) * TOLERANCE + NOISE_US;
+        let limit_us = captured.mean * high * TOLERANCE + NOISE_US;
         (captured, limit_us)
     });
     let judgement = match limit {
@@ -82,7 +80,7 @@ fn verify_time(
     );
     let tested = limit.filter(|_| is_judged);
     VerifiedStatement {
-        fingerprint,
+        fingerprint: known.fingerprint.clone(),
         sql: known.sql.clone(),
         calls: observed.count,
         mean_us: observed.mean,
@@ -112,7 +110,6 @@ fn judge_times(statements: &mut [VerifiedStatement]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upgrade_remedies::MeasuredFactor;
     use statistics::SplitMix64;
 
     fn statement(captured: SampleMean) -> ExpectedStatement {
@@ -120,6 +117,7 @@ mod tests {
             captured: Some(captured),
             factor: Some(MeasuredFactor {
                 ratio: 1.0,
+                measure: None,
                 low: None,
                 high: None,
                 mean: None,
@@ -130,7 +128,7 @@ mod tests {
     }
 
     fn judge(observed: SampleMean, captured: SampleMean) -> TimeJudgement {
-        let mut all = [verify_time(String::new(), &statement(captured), observed)];
+        let mut all = [verify_time(&statement(captured), observed)];
         judge_times(&mut all);
         all[0].judgement
     }
@@ -166,12 +164,56 @@ mod tests {
     }
 
     #[test]
+    fn improvement_that_did_not_arrive_is_slower_if_the_rehearsal_has_its_interval() {
+        let captured = sample(1_000, 100_000.0, Some(1.0));
+        for (ratio, high, mean_us, judgement) in [
+            (0.1, Some(0.12), 15_000.0, TimeJudgement::AsExpected),
+            (0.1, Some(0.12), 100_000.0, TimeJudgement::Slower),
+            // Chance is not ruled out that it was not faster.
+            (0.1, Some(1.0), 100_000.0, TimeJudgement::AsExpected),
+            (0.1, None, 100_000.0, TimeJudgement::AsExpected),
+            (0.1, None, 200_000.0, TimeJudgement::Slower),
+            (1.5, None, 150_000.0, TimeJudgement::AsExpected),
+        ] {
+            let mut known = statement(captured);
+            let factor = known.factor.as_mut().unwrap();
+            (factor.ratio, factor.high) = (ratio, high);
+            let mut all = [verify_time(&known, sample(1_000, mean_us, Some(1.0)))];
+            judge_times(&mut all);
+            let found = all[0].judgement;
+            assert_eq!(found, judgement, "{ratio}, {high:?}: {mean_us} us");
+        }
+    }
+
+    #[test]
+    fn observed_statements_are_judged_by_their_fingerprint() {
+        let known = ExpectedStatement {
+            fingerprint: Fingerprint(255).to_string(),
+            ..statement(sample(1_000, 10_000.0, Some(1.0)))
+        };
+        let expected = UpgradeExpectations {
+            statements: vec![known],
+            ..UpgradeExpectations::default()
+        };
+        let totals = StatementTotals {
+            calls: 100,
+            plan_ns: Some(100_000_000),
+            exec_ns: 900_000_000,
+            ..StatementTotals::default()
+        };
+        let observed = [255, 1].map(|one| (Fingerprint(one), totals));
+        let found = verify_times(&expected, &HashMap::from(observed));
+        let found: Vec<(u64, f64)> = found.iter().map(|one| (one.calls, one.mean_us)).collect();
+        assert_eq!(found, [(100, 10_000.0)]);
+    }
+
+    #[test]
     fn statement_without_captured_times_has_no_expectation() {
         let unknown = ExpectedStatement {
             captured: None,
             ..statement(sample(100, 1.0, None))
         };
-        let found = verify_time(String::new(), &unknown, sample(100, 1.0, None));
+        let found = verify_time(&unknown, sample(100, 1.0, None));
         assert_eq!(found.judgement, TimeJudgement::NoExpectation);
     }
 
@@ -229,7 +271,7 @@ mod tests {
                         let (n, m) = (calls(), calls());
                         let captured = draw(&mut random, m, variation, shape);
                         let observed = draw(&mut random, n, variation, shape);
-                        verify_time(String::new(), &statement(captured), observed)
+                        verify_time(&statement(captured), observed)
                     })
                     .collect();
                 judge_times(&mut all);
