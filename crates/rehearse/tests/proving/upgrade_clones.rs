@@ -4,6 +4,8 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use postgres::{Client, NoTls};
+
 use super::super::{PATIENCE, command, rehearse};
 use super::upgrading::{can_rehearse, old_server, workload};
 
@@ -113,6 +115,23 @@ fn clone_command_that_fails_or_prints_no_clone_is_reported_and_its_clone_dropped
         assert!(!directory.path().join("x.upgrade").exists(), "{text}");
         assert!(!directory.path().join(LOCK).exists(), "{text}");
     }
+}
+
+#[test]
+fn clone_that_others_use_is_refused_before_another_command_gets_it() {
+    let directory = tempfile::tempdir().unwrap();
+    workload(directory.path(), "SELECT 1");
+    let (_server, from) = old_server("");
+    let (_busy_server, busy) = old_server("");
+    let _session = Client::connect(&busy, NoTls).unwrap();
+    let upgraded = directory.path().join("upgraded");
+    let upgrade = format!("touch {}", upgraded.display());
+    let clone = format!("echo '{busy}'");
+    let options = ["--no-restore", "--upgrade-command", &upgrade];
+    let (code, text, dropped) = attempt(directory.path(), &from, &clone, &options);
+    assert!(code != Some(0) && text.contains("is in use"), "{text}");
+    assert_eq!(dropped, "old '' unset\n", "{text}");
+    assert!(!upgraded.exists(), "{text}");
 }
 
 #[test]

@@ -103,6 +103,9 @@ pub(super) struct RoleSetting {
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct DatabaseEntry {
     pub(super) name: String,
+    /// Whether a rehearsal made it.
+    #[serde(default)]
+    pub(super) is_of_rehearsal: bool,
     pub(super) allows_connections: bool,
     pub(super) encoding: String,
     pub(super) collate: Option<String>,

@@ -132,7 +132,8 @@ fn read_databases(
 ) -> Result<Vec<(String, String)>, Failure> {
     let mut pairs = Vec::new();
     let readable = old.databases.iter();
-    let readable = readable.filter(|one| one.allows_connections && one.name != "template0");
+    let readable = readable
+        .filter(|one| one.allows_connections && one.name != "template0" && !one.is_of_rehearsal);
     for entry in readable {
         let name = entry.name.as_str();
         let Some(facts) = old_reader.database((name, old.identity.number), types, unchecked)?

@@ -30,10 +30,13 @@ pub(super) const ROLE_SETTINGS: &str = "SELECT row_to_json(x) FROM (SELECT r.rol
      FROM pg_db_role_setting s LEFT JOIN pg_roles r ON r.oid = s.setrole LEFT JOIN pg_database d ON d.oid = s.setdatabase, \
      unnest(s.setconfig) one ORDER BY 1, 2, 3) x";
 
+/// Databases, and whether a rehearsal made them and, if it was killed, left them.
 pub(super) const DATABASES: &str = "SELECT row_to_json(x) FROM (SELECT datname AS name, \
      datallowconn AS allows_connections, pg_encoding_to_char(encoding) AS encoding, \
      j ->> 'datcollate' AS collate, j ->> 'datctype' AS ctype, coalesce(j ->> 'datlocprovider', 'c') AS provider, \
-     coalesce(j ->> 'datlocale', j ->> 'daticulocale') AS locale, j ->> 'datcollversion' AS recorded \
+     coalesce(j ->> 'datlocale', j ->> 'daticulocale') AS locale, j ->> 'datcollversion' AS recorded, \
+     datname ~ '^rehearse_[0-9a-f]{16}$' \
+       OR coalesce(shobj_description(d.oid, 'pg_database'), '') LIKE 'made by rehearse prove%' AS is_of_rehearsal \
      FROM pg_database d, to_jsonb(d) j ORDER BY 1) x";
 
 pub(super) const PREPARED: &str = "SELECT row_to_json(x) FROM (SELECT gid, database, prepared::text AS prepared \

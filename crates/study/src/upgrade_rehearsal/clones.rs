@@ -4,12 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use connect::Target;
+use replay::LoginMap;
 use sha2::{Digest, Sha256};
 use workload::WorkloadReader;
 
 use super::clone_lock::CloneLock;
 use super::data_copy::CopySide;
-use super::own_servers::{ClonedFrom, OwnServers};
+use super::own_servers::{self, ClonedFrom, OwnServers};
 use super::rehearsal_plan::{exists, lock, place_of, plain_name};
 use super::server_facts::ServerIdentity;
 use super::{
@@ -56,6 +57,8 @@ struct MadeClone {
 struct Clones<'a> {
     request: &'a CloneRequest,
     production: &'a Target,
+    /// Workload, and the logins of its replays.
+    traffic: (&'a WorkloadReader, &'a LoginMap),
     interrupt: &'a Interrupt,
     /// Beginning of the names of clones. It is the same when the rehearsal is resumed.
     name: String,
@@ -91,9 +94,11 @@ pub fn rehearse_on_clones(
     let known = request.resume && request.output.exists();
     let locked = known.then(|| lock(request.output)).transpose()?;
     let identity = ServerIdentity::read(request.from)?;
+    let logins = request.replay.logins.clone();
     let mut clones = Clones {
         request: clone_request,
         production: request.from,
+        traffic: (whole, &logins),
         interrupt,
         name,
         version: identity.major(),
@@ -207,8 +212,8 @@ impl Clones<'_> {
         self.recognise(side, parse_url(&printed)?, production)
     }
 
-    /// Returns a clone that is another server than the cloned one. Only the URL of such a clone is given to the command that
-    /// removes it.
+    /// Returns a clone that is another server than the cloned one and the captured one, and that nothing else uses. Only the URL of
+    /// such a clone is given to the commands that upgrade and remove it.
     fn recognise(
         &mut self,
         side: CopySide,
@@ -225,6 +230,9 @@ impl Clones<'_> {
                 clone.target.address()
             )));
         }
+        let request = self.request;
+        let allowed = (&request.place, &request.confirmed[..]);
+        own_servers::refuse_clone(allowed, &clone.target, self.traffic)?;
         if let Some((_, known)) = self.begun.last_mut() {
             *known = Some(clone.clone());
         }

@@ -7,12 +7,13 @@ use connect::Target;
 use replay::{LoginMap, Options};
 use workload::WorkloadReader;
 
-use super::host_speed::HostSpeeds;
+use super::host_speed::{HostSpeeds, inequality_of_all_clones};
 use super::rehearsal_plan::RehearsalPlan;
 use super::server_facts::{ServerIdentity, ServerUse};
 use super::server_state::{Restoring, ServerState, record_or_compare};
 use super::start_checks::StartChecks;
 use super::{PreparedServers, UpgradeRequest, major_of};
+use crate::captured_server::refuse_captured_server;
 use crate::environment::{DataSource, of_side, run_stoppable_command};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -84,12 +85,12 @@ pub(super) fn refuse(
     }
     refuse_other_databases(request, target)?;
     let data = data_source(place, whole, &[])?;
-    refuse_unknown_addresses(own, [from, target])?;
-    refuse_captured_servers(place, whole, (from, &request.replay.logins), &data)?;
-    let writes = whole.info().writes > 0 || data != DataSource::Unrestored;
-    if writes {
-        refuse_unrecognised(own, [from, target], whole)?;
+    if own.cloned.is_none() {
+        refuse_unknown_addresses(own, [from, target])?;
     }
+    refuse_captured_servers(place, whole, (from, &request.replay.logins), &data)?;
+    // A workload that seems to read only may call functions that write.
+    refuse_unrecognised(own, [from, target], whole)?;
     let mut identities = Vec::new();
     for server in [from, target] {
         match read_before_restore(place, server) {
@@ -105,13 +106,41 @@ pub(super) fn refuse(
     if let [old, new] = &identities[..] {
         refuse_identities(request, own, [old, new])?;
     }
-    if writes {
-        for server in [from, target] {
-            refuse_in_use(own, server)?;
-        }
+    for server in [from, target] {
+        refuse_in_use(&own.place, server, own.is_confirmed(&server.address()))?;
+    }
+    if whole.info().writes > 0 || data != DataSource::Unrestored {
         announce(own, [from, target]);
     }
     Ok(())
+}
+
+/// Refuses a clone that is the captured server, or that others use, before a command of the user changes it. The workload's logins
+/// are those of the replays.
+///
+/// # Errors
+/// If it is such a server, or cannot be asked.
+pub(super) fn refuse_clone(
+    (place, confirmed): (&ProofPlace, &[String]),
+    clone: &Target,
+    (whole, logins): (&WorkloadReader, &LoginMap),
+) -> Result<(), Failure> {
+    let address = clone.address();
+    let captured = place.allow_captured_server.as_deref();
+    // The address may be that of the other clone.
+    let captured = captured.filter(|named| *named == address);
+    let is_confirmed = captured.is_some() || confirmed.contains(&address);
+    // A physical copy in the same directory cannot be told apart. Both clones may be such copies.
+    if !is_confirmed {
+        let known = catalogue(place, clone);
+        refuse_captured_server(whole, (&known, logins), None, false).map_err(|failure| {
+            Failure::usage(format!(
+                "{}; a second clone is confirmed with --overwrite '{address}'",
+                failure.message
+            ))
+        })?;
+    }
+    refuse_in_use(place, clone, is_confirmed)
 }
 
 fn same_server(from: &Target, target: &Target) -> Failure {
@@ -175,7 +204,7 @@ fn refuse_unrecognised(
     match open.is_empty() {
         true => Ok(()),
         false => Err(Failure::usage(format!(
-            "the workload does not name the server that it was captured on, so nothing shows that {} is a copy, and the rehearsal writes there; confirm it with {}",
+            "the workload does not name the server that it was captured on, so nothing shows that {} is a copy, and the rehearsal may write there; confirm it with {}",
             addresses.join(" or "),
             open.iter()
                 .map(|one| format!("--overwrite '{one}'"))
@@ -186,23 +215,23 @@ fn refuse_unrecognised(
 }
 
 /// Refuses a server with sessions of others, receivers of its WAL, or slots in use, unless its address was confirmed.
-fn refuse_in_use(own: &OwnServers, server: &Target) -> Result<(), Failure> {
+fn refuse_in_use(place: &ProofPlace, server: &Target, is_confirmed: bool) -> Result<(), Failure> {
     let address = server.address();
-    if own.is_confirmed(&address) {
+    if is_confirmed {
         return Ok(());
     }
     // One that is started by --restore must be confirmed, too: a busy server refuses connections like a stopped one.
-    let used = ServerUse::read(&administrative(&own.place, server))
-        .or_else(|_| ServerUse::read(&catalogue(&own.place, server)));
+    let used = ServerUse::read(&administrative(place, server))
+        .or_else(|_| ServerUse::read(&catalogue(place, server)));
     let used = used.map_err(|failure| {
         Failure::usage(format!(
-            "the server {address} could not be asked whether it is in use, and the rehearsal writes there; if it is a copy that nothing else uses, confirm it with --overwrite '{address}' ({})",
+            "the server {address} could not be asked whether it is in use, and the rehearsal may write there; if it is a copy that nothing else uses, confirm it with --overwrite '{address}' ({})",
             failure.message
         ))
     })?;
     match used.describe() {
         Some(used) => Err(Failure::usage(format!(
-            "the server {address} is in use ({used}), and the rehearsal writes there; give a copy that nothing else uses, or confirm it with --overwrite '{address}'"
+            "the server {address} is in use ({used}), and the rehearsal may write there; give a copy that nothing else uses, or confirm it with --overwrite '{address}'"
         ))),
         None => Ok(()),
     }
@@ -345,7 +374,10 @@ pub(super) fn prepare(
     let [old, new] = &catalogues(request, own);
     let identities = [&ServerIdentity::read(old)?, &ServerIdentity::read(new)?];
     let speeds = HostSpeeds::measure([old, new], identities)?;
-    let unequal_hosts = speeds.inequality();
+    let unequal_hosts = match &own.cloned {
+        Some(_) => inequality_of_all_clones(request.output, speeds.inequality())?,
+        None => speeds.inequality(),
+    };
     if unequal_hosts.is_none() {
         notes::note(&format!("The hosts are alike: {}.", speeds.describe()));
     }
@@ -366,6 +398,10 @@ pub(super) fn prepare(
         checks,
         same_version,
         unequal_hosts,
+        changed_rows: match own.restoring() {
+            Restoring::Nothing => Some(changed_rows(request, own)?),
+            Restoring::Command | Restoring::Template => None,
+        },
         place: place.clone(),
         logins,
         change: Change::Target(format!("PostgreSQL {to} (--target)")),
@@ -373,6 +409,18 @@ pub(super) fn prepare(
         majors,
         copy: None,
     })
+}
+
+/// Returns the rows that were changed on the old server and on the new one since their counters began.
+///
+/// # Errors
+/// If a server cannot be reached, or refuses the query.
+pub(super) fn changed_rows(
+    request: &UpgradeRequest<'_>,
+    own: &OwnServers,
+) -> Result<[u64; 2], Failure> {
+    let [old, new] = [request.from, &own.target].map(ServerUse::changed_rows);
+    Ok([old?, new?])
 }
 
 /// Returns the logins of a check before the first run: that of `--template` has the data, and the database of the URLs does not

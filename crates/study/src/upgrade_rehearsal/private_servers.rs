@@ -76,6 +76,7 @@ pub(super) fn prepare(
     Ok(PreparedServers {
         same_version,
         unequal_hosts: None,
+        changed_rows: None,
         checks,
         place: ProofPlace {
             sandbox: Some(plan.sandbox.clone()),

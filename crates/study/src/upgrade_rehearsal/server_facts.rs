@@ -15,8 +15,11 @@ const END_OF_SESSIONS: Duration = Duration::from_secs(1);
 
 const IDENTITY: &str = "SELECT current_setting('server_version_num'), current_setting('server_version'), \
      to_char(pg_catalog.pg_postmaster_start_time() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'), \
-     current_setting('port'), pg_catalog.host(pg_catalog.inet_server_addr()), \
-     pg_catalog.inet_server_addr() IS NOT DISTINCT FROM pg_catalog.inet_client_addr()";
+     current_setting('port'), pg_catalog.host(pg_catalog.inet_server_addr())";
+
+/// Identifier of the running kernel (`random(4)`), on Linux and from version 11 on, for superusers. Containers of one machine share it,
+/// except those of LXC and systemd-nspawn. Before version 14, a file of unknown size needs a length.
+const BOOT_ID: &str = "SELECT pg_catalog.btrim(pg_catalog.pg_read_file('/proc/sys/kernel/random/boot_id', 0, 64), E'\\n ')";
 
 /// Some providers do not permit it.
 const SYSTEM_IDENTIFIER: &str =
@@ -31,6 +34,9 @@ const USE: &str = "SELECT (SELECT count(*) FROM pg_catalog.pg_stat_activity a WH
        AND usename NOT IN ('rdsadmin', 'cloudsqladmin', 'azuresu')), \
      (SELECT count(*) FROM pg_catalog.pg_stat_replication), \
      (SELECT count(*) FROM pg_catalog.pg_replication_slots WHERE active)";
+
+/// Rows of the database's tables that were changed, and not by this connection.
+const CHANGED_ROWS: &str = "SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::text FROM pg_catalog.pg_stat_user_tables";
 
 /// Opens a connection to the target's database.
 ///
@@ -87,10 +93,10 @@ pub(super) struct ServerIdentity {
     /// Start time, in microseconds as text.
     started: String,
     port: String,
-    /// Address that the server accepted the connection on; `None` for a socket file.
+    /// Address that the server accepted the connection on; `None` for a socket file, which is on this machine.
     host: Option<String>,
-    /// Whether the connection is within this machine.
-    is_here: bool,
+    /// Identifier of the running kernel, if the role may read it.
+    boot_id: Option<String>,
     /// System identifier, if the role may read it. Physical copies have that of the original.
     pub(super) system_identifier: Option<String>,
 }
@@ -112,9 +118,11 @@ impl ServerIdentity {
             started: next().unwrap_or_default(),
             port: next().unwrap_or_default(),
             host: next(),
-            is_here: next().as_deref() == Some("t"),
+            boot_id: None,
             system_identifier: None,
         };
+        let boot_id = connection.query(BOOT_ID);
+        identity.boot_id = boot_id.ok().and_then(|rows| columns(rows).next()?);
         let identifier = connection.query(SYSTEM_IDENTIFIER);
         identity.system_identifier = identifier.ok().and_then(|rows| columns(rows).next()?);
         Ok(identity)
@@ -134,10 +142,39 @@ impl ServerIdentity {
         may_be_same && self.started == other.started && self.port == other.port
     }
 
-    /// Whether both servers are on one machine, as far as their addresses show it.
-    pub(super) fn is_same_machine(&self, other: &Self) -> bool {
-        self.is_here && other.is_here || self.host.is_some() && self.host == other.host
+    /// Compares the machines of both servers. Equal addresses show nothing: containers of two machines have them, and a tunnel ends
+    /// on this machine.
+    pub(super) fn machines(&self, other: &Self) -> Machines {
+        match (&self.boot_id, &other.boot_id) {
+            (Some(one), Some(other)) if one == other => Machines::Same,
+            (Some(_), Some(_)) => Machines::Different,
+            _ => match (&self.host, &other.host) {
+                (None, None) => Machines::Same,
+                (Some(one), Some(other))
+                    if one != other && ![one, other].into_iter().any(|one| is_loopback(one)) =>
+                {
+                    Machines::Different
+                }
+                _ => Machines::Unknown,
+            },
+        }
     }
+}
+
+fn is_loopback(address: &str) -> bool {
+    let address: Result<std::net::IpAddr, _> = address.parse();
+    address.is_ok_and(|address| address.is_loopback())
+}
+
+/// Machines of two servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Machines {
+    /// It is one machine.
+    Same,
+    /// They are two.
+    Different,
+    /// The role may not read what would show it.
+    Unknown,
 }
 
 /// Use of a server by others.
@@ -149,6 +186,22 @@ pub(super) struct ServerUse {
 }
 
 impl ServerUse {
+    /// Reads the number of rows that sessions changed in the tables of the database since its counters began.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, or refuses the query.
+    pub(super) fn changed_rows(target: &Target) -> Result<u64, Failure> {
+        let dialer = Dialer::new(target)?;
+        let mut connection = open(target, &dialer)?;
+        let rows = rows(
+            &mut connection,
+            ("changed rows", &target.address()),
+            CHANGED_ROWS,
+        )?;
+        let number = columns(rows).next().flatten();
+        Ok(number.and_then(|number| number.parse().ok()).unwrap_or(0))
+    }
+
     /// Reads the use of a server. Sessions that end within a second do not count.
     ///
     /// # Errors
@@ -209,10 +262,7 @@ mod tests {
 
     #[test]
     fn server_under_two_addresses_is_the_same_and_a_restarted_copy_is_not() {
-        let by_socket = ServerIdentity {
-            is_here: true,
-            ..identity(Some("7"))
-        };
+        let by_socket = identity(Some("7"));
         let by_network = ServerIdentity {
             host: Some("10.0.0.5".to_owned()),
             ..identity(None)
@@ -224,6 +274,48 @@ mod tests {
         };
         assert!(!by_socket.is_same_server(&copy));
         assert!(!by_socket.is_same_server(&identity(Some("8"))));
+    }
+
+    #[test]
+    fn machines_are_told_apart_by_their_kernels_and_not_by_addresses() {
+        let server = |boot_id: Option<&str>, host: Option<&str>| ServerIdentity {
+            boot_id: boot_id.map(str::to_owned),
+            host: host.map(str::to_owned),
+            ..identity(None)
+        };
+        for (one, other, machines) in [
+            (
+                (Some("a"), None),
+                (Some("a"), Some("10.0.0.5")),
+                Machines::Same,
+            ),
+            // The socket file of one of them may be forwarded.
+            ((Some("a"), None), (Some("b"), None), Machines::Different),
+            ((None, None), (None, None), Machines::Same),
+            (
+                (None, Some("10.0.0.5")),
+                (None, Some("10.0.0.6")),
+                Machines::Different,
+            ),
+            (
+                (None, Some("172.17.0.2")),
+                (None, Some("172.17.0.2")),
+                Machines::Unknown,
+            ),
+            (
+                (None, Some("127.0.0.1")),
+                (None, Some("10.0.0.6")),
+                Machines::Unknown,
+            ),
+            (
+                (Some("a"), None),
+                (None, Some("10.0.0.6")),
+                Machines::Unknown,
+            ),
+        ] {
+            let (one, other) = (server(one.0, one.1), server(other.0, other.1));
+            assert_eq!(one.machines(&other), machines, "{one:?} {other:?}");
+        }
     }
 
     #[test]
@@ -250,6 +342,7 @@ mod tests {
         assert_ne!(alias.address(), target.address());
         assert!(known.is_same_server(&ServerIdentity::read(&alias).unwrap()));
         assert!(known.major() >= 10 && known.system_identifier.is_some());
+        assert!(known.host.is_none() && known.boot_id.as_ref().is_some_and(|id| id.len() == 36));
         assert_eq!(ServerUse::read(&target).unwrap().describe(), None);
         let login = LoginMap::default().login(&target, "", "", "shop");
         let dialer = Dialer::new(&target).unwrap();

@@ -8,8 +8,17 @@ use crate::environment::{MissingReason, MissingSetting};
 /// Name of the difference between builds with and without the library of JIT compilation.
 const JIT_LIBRARY: &str = "JIT library";
 
-/// Describes that production compiles statements just in time, and only one private server can.
-pub(super) fn jit(builds: &[Detail], checks: &StartChecks) -> Option<String> {
+/// Private servers that lack the library of JIT compilation, which production uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum MissingJit {
+    /// One of them, so that times compare the builds, too.
+    OfOne(String),
+    /// Both, with the reason as for one.
+    OfBoth(String),
+}
+
+/// Describes that production compiles statements just in time, and that a private server cannot.
+pub(super) fn jit(builds: &[Detail], checks: &StartChecks) -> Option<MissingJit> {
     let differs = builds.iter().any(|one| one.what == JIT_LIBRARY);
     if !checks.does_production_compile {
         return None;
@@ -20,10 +29,14 @@ pub(super) fn jit(builds: &[Detail], checks: &StartChecks) -> Option<String> {
         (false, true) => return None,
         (false, false) => "neither private server has its library",
     };
-    Some(format!(
+    let text = format!(
         "JIT compilation is on in production, and {without}: what it changes in time is not measured. Install packages of both \
          versions with JIT from the source that production uses, and rehearse with another -o."
-    ))
+    );
+    Some(match differs {
+        true => MissingJit::OfOne(text),
+        false => MissingJit::OfBoth(text),
+    })
 }
 
 /// Describes the differences of the builds.
@@ -152,12 +165,18 @@ mod tests {
             ..StartChecks::default()
         };
         let differs = [detail(JIT_LIBRARY)];
-        let found = jit(&differs, &checks(true, true)).unwrap();
+        let of_one = |checks| match jit(&differs, &checks) {
+            Some(MissingJit::OfOne(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        let found = of_one(checks(true, true));
         assert!(found.contains("the new private server lacks"), "{found}");
-        let found = jit(&differs, &checks(true, false)).unwrap();
+        let found = of_one(checks(true, false));
         assert!(found.contains("the old private server lacks"), "{found}");
-        let found = jit(&[], &checks(true, false)).unwrap();
-        assert!(found.contains("neither"), "{found}");
+        match jit(&[], &checks(true, false)) {
+            Some(MissingJit::OfBoth(found)) => assert!(found.contains("neither"), "{found}"),
+            other => panic!("{other:?}"),
+        }
         assert_eq!(jit(&[], &checks(true, true)), None);
         assert_eq!(jit(&differs, &checks(false, true)), None);
     }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::super::facts::part::{EXTENDED_STATISTICS, INDEXES, TABLES};
-use super::super::facts::{DatabaseFacts, Index};
+use super::super::facts::{DatabaseEntry, DatabaseFacts, Index};
 use super::super::result::{UpgradeCheck, UpgradeFinding, UpgradeObject, UpgradeSeverity};
 use super::collations::reindex;
 use super::{Sides, counterpart, finding, object, server_object};
@@ -33,15 +33,22 @@ fn closed_databases(sides: &Sides<'_>) -> Option<UpgradeFinding> {
     let wrong = wrong.filter(|one| one.allows_connections == (one.name == "template0"));
     let objects = wrong.map(|one| {
         let wanted = one.name != "template0";
-        server_object(&one.name)
-            .detail(match wanted {
-                true => "allows no connections",
-                false => "allows connections",
-            })
-            .statement(format!(
-                "ALTER DATABASE {} ALLOW_CONNECTIONS {wanted}",
-                quote_identifier(&one.name)
-            ))
+        let name = quote_identifier(&one.name);
+        let (detail, statement) = match (wanted, one.is_of_rehearsal) {
+            (true, true) => (
+                "allows no connections; a killed rehearsal left it",
+                format!("DROP DATABASE {name}"),
+            ),
+            (true, false) => (
+                "allows no connections",
+                format!("ALTER DATABASE {name} ALLOW_CONNECTIONS true"),
+            ),
+            (false, _) => (
+                "allows connections",
+                format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false"),
+            ),
+        };
+        server_object(&one.name).detail(detail).statement(statement)
     });
     finding(
         (UpgradeCheck::Databases, UpgradeSeverity::Blocks),
@@ -61,7 +68,8 @@ fn missing_databases(sides: &Sides<'_>) -> Option<UpgradeFinding> {
         other.is_some_and(|other| sides.new.databases.iter().any(|one| one.name == other))
     };
     let missing = sides.old.databases.iter();
-    let missing = missing.filter(|one| one.allows_connections && !is_there(&one.name));
+    let is_kept = |one: &&DatabaseEntry| one.allows_connections && !one.is_of_rehearsal;
+    let missing = missing.filter(|one| is_kept(one) && !is_there(&one.name));
     finding(
         (UpgradeCheck::Databases, UpgradeSeverity::MendAfter),
         missing.map(|one| server_object(&one.name)).collect(),
