@@ -22,6 +22,8 @@ use crate::error::ExperimentError;
 
 const MANIFEST: &str = "manifest.json";
 const DECISION: &str = "decision.json";
+/// Directory of the records of runs.
+const TRIALS: &str = "trials";
 /// Version of the format that this build writes.
 const FORMAT: u32 = 1;
 
@@ -120,6 +122,11 @@ pub struct Journal<P: Plan> {
 /// Most bytes of a file of a journal, or of a script.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
+/// Returns the number of runs that are recorded in the directory of an experiment; 0 if there is no such directory.
+pub(crate) fn recorded_runs(path: &Path) -> usize {
+    fs::read_dir(path.join(TRIALS)).map_or(0, Iterator::count)
+}
+
 /// Reads a file that may be replaced by another kind of file, such as a pipe.
 pub(crate) fn read_text(path: &Path) -> std::io::Result<String> {
     let content = archive::read_small_file(path, FILE_BYTES_MAX)?;
@@ -136,7 +143,7 @@ impl<P: Plan> Journal<P> {
 
     fn create(path: &Path, manifest: Manifest<P>) -> Result<Self, ExperimentError> {
         refuse_existing(path)?;
-        for name in [&["trials", "runs"], P::DIRECTORIES].concat() {
+        for name in [&[TRIALS, "runs"], P::DIRECTORIES].concat() {
             let directory = path.join(name);
             let mut builder = fs::DirBuilder::new();
             let created = builder.mode(0o700).recursive(true).create(&directory);
@@ -186,7 +193,7 @@ impl<P: Plan> Journal<P> {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(ExperimentError::file("read", &file)(error)),
         };
-        let trials = path.join("trials");
+        let trials = path.join(TRIALS);
         let mut records = BTreeMap::new();
         for entry in fs::read_dir(&trials).map_err(ExperimentError::file("read", &trials))? {
             let file = entry
@@ -302,7 +309,10 @@ impl<P: Plan> Journal<P> {
     /// If it cannot be written.
     pub(crate) fn add(&mut self, record: P::Record) -> Result<(), ExperimentError> {
         let number = P::number(&record);
-        write(&self.path.join(format!("trials/{number:04}.json")), &record)?;
+        write(
+            &self.path.join(format!("{TRIALS}/{number:04}.json")),
+            &record,
+        )?;
         self.records.insert(number, record);
         Ok(())
     }

@@ -358,8 +358,13 @@ mod tests {
             (Verdict::Lost, Some(1))
         );
         // Without another change the block ends, too.
-        let (_, trials) = perform(|trial| [1.0, 753.0, 754.0][trial.side] + noise(trial) / 1e3);
+        let (journal, trials) =
+            perform(|trial| [1.0, 753.0, 754.0][trial.side] + noise(trial) / 1e3);
         assert!(trials.len() < 2 + 6, "{trials:?}");
+        for side in [1, 2] {
+            let (before, after) = summarise::compared_records(&journal, (side, true), u32::MAX);
+            assert!(before.len() >= 2 && after.len() == 1, "{trials:?}");
+        }
         assert!(trials.iter().all(|one| one.block < 2));
     }
 }

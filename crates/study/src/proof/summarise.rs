@@ -170,6 +170,20 @@ fn records(journal: &ProofJournal, side: usize, (first, last): (u32, u32)) -> Ve
     journal.records().filter(is_in).collect()
 }
 
+/// Returns the unchanged runs and those of a side that are compared, to a last block. Of a harmful change there may be no unchanged
+/// run in a block, so those that showed the noise are compared, too.
+pub(super) fn compared_records(
+    journal: &ProofJournal,
+    (side, is_harmful): (usize, bool),
+    last: u32,
+) -> (Vec<&ProofRecord>, Vec<&ProofRecord>) {
+    let first = u32::from(!is_harmful);
+    (
+        records(journal, 0, (first, last)),
+        records(journal, side, (1, last)),
+    )
+}
+
 fn side(
     journal: &ProofJournal,
     statements: u64,
@@ -178,15 +192,8 @@ fn side(
     renderer: &mut dyn SideRenderer,
 ) -> Result<ProofSideReport, Failure> {
     let plan = &journal.plan().sides[number];
-    // Of a harmful change there may be no unchanged run in a block.
-    let first = match result.harmful_in {
-        Some(_) => 0,
-        None => 1,
-    };
-    let (before, after) = (
-        records(journal, 0, (first, result.blocks)),
-        records(journal, number, (1, result.blocks)),
-    );
+    let compared = (number, result.harmful_in.is_some());
+    let (before, after) = compared_records(journal, compared, result.blocks);
     let looks = result.looks.iter();
     let interim_analyses: Vec<InterimAnalysis> = looks
         .map(|look| InterimAnalysis {
@@ -236,19 +243,16 @@ fn side(
     Ok(side)
 }
 
-/// Compares all complete blocks of a side with the unchanged one; `None` if there are none.
+/// Compares all complete blocks of a side, and whether it is harmful, with the unchanged one; `None` if there are none.
 ///
 /// # Errors
 /// If a run cannot be read.
 pub(crate) fn compare_side(
     journal: &ProofJournal,
-    side: usize,
+    side: (usize, bool),
     literals: Literals,
 ) -> Result<Option<Comparison>, Failure> {
-    let (before, after) = (
-        records(journal, 0, (1, u32::MAX)),
-        records(journal, side, (1, u32::MAX)),
-    );
+    let (before, after) = compared_records(journal, side, u32::MAX);
     if before.is_empty() || after.is_empty() {
         return Ok(None);
     }

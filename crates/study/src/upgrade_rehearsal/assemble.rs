@@ -3,24 +3,27 @@
 use compare::StatementComparison;
 use compare::proof::Effect;
 use run::{Captured, Outcome, RunReader};
-use workload::WorkloadReader;
+use workload::{Literals, Sqlstate, WorkloadReader, redact_message};
 
 use super::data_comparison::DataComparison;
 use super::decision;
+use super::own_servers;
 use super::private_servers;
 use super::rehearsal_plan::RehearsalPlan;
 use super::remedy_proof::FoundRemedies;
 use super::result::{UpgradeCoverage, UpgradeDecision, UpgradeReport};
-use super::search_servers;
-use super::server_limits;
+use super::server_limits::{self, MissingJit};
 use super::time_needed::AdvisedTime;
-use super::{MARGIN, PreparedServers, RehearsalServers, UpgradeRequest};
+use super::{MARGIN, PreparedServers, REPLAYS, RehearsalServers, UpgradeRequest};
+use crate::environment::MissingSetting;
 use crate::failure::Failure;
 use crate::plan_check::PlanCheck;
 use crate::proof::{ProofJournal, ProofReport, ProofSideReport};
 use crate::upgrade_inspect::{UpgradeCheck, UpgradeFinding, UpgradeInspection};
 use crate::upgrade_remedies::{RegressionSign, UpgradeRegression};
 
+/// SQLSTATE of an error that no function raises by default.
+const INTERNAL_ERROR: Sqlstate = Sqlstate(*b"XX000");
 /// Largest number of statements with rows of the server that a note names.
 const SERVER_ROWS_NAMED_MAX: usize = 5;
 
@@ -49,10 +52,10 @@ pub(super) fn assemble(
     let mut restore_errors_of_both = Vec::new();
     if let Some(copy) = &servers.copy {
         let errors = copy.errors();
-        restore_errors = errors.new;
-        restore_errors_of_both = errors.both;
+        restore_errors = shown(errors.new, request.literals);
+        restore_errors_of_both = shown(errors.both, request.literals);
         notes.extend(copy.differences());
-        let old = errors.old.iter();
+        let old = shown(errors.old, request.literals).into_iter();
         notes.extend(old.map(|error| format!("the restore failed on the old version: {error}")));
     }
     if let Some(data) = data.as_ref().filter(|data| !data.uncounted.is_empty()) {
@@ -80,7 +83,7 @@ pub(super) fn assemble(
         to_version: inspection.to_version.clone(),
         coverage,
         margin: MARGIN,
-        is_restored: is_restored(&request.servers, whole),
+        is_restored: is_restored(request, servers, whole),
         data,
         other_data: servers.checks.other_data.clone(),
         evidence: remedies.evidence,
@@ -100,24 +103,14 @@ pub(super) fn assemble(
         restore_errors,
         restore_errors_of_both,
         inspection,
-        proof: request
-            .output
-            .join(search_servers::REPLAYS)
-            .display()
-            .to_string(),
+        proof: request.output.join(REPLAYS).display().to_string(),
         notes,
     };
     if let Some(side) = side {
         add_differences(&mut report, side);
     }
     report.notes.extend(note_on_commits(&report));
-    let unequal_settings = server_limits::unequal_settings(&remedies.missing_settings);
-    // With unequal settings times decide nothing, as on unequal hosts.
-    let unequal = servers.unequal_hosts.iter().chain(&unequal_settings);
-    let unequal: Vec<&str> = unequal.map(String::as_str).collect();
-    let unequal = (!unequal.is_empty()).then(|| unequal.join(" "));
-    (report.decision, report.reasons) = decision::decide(&report, unequal.as_deref());
-    limit_by_builds(&mut report, servers);
+    decide(&mut report, servers, &remedies.missing_settings);
     if let Some(same) = &servers.same_version {
         report.reasons.insert(0, same.clone());
     }
@@ -137,11 +130,42 @@ fn add_differences(report: &mut UpgradeReport, side: ProofSideReport) {
     report.other_rows = report.evidence.other_rows;
 }
 
-/// Adds what the versions, the builds and the data of the servers do not allow to conclude.
-fn limit_by_builds(report: &mut UpgradeReport, servers: &PreparedServers) {
+/// Decides, with the limits that come from the servers: their hosts, settings and builds.
+fn decide(
+    report: &mut UpgradeReport,
+    servers: &PreparedServers,
+    missing_settings: &[Vec<MissingSetting>; 2],
+) {
+    let unequal_settings = server_limits::unequal_settings(missing_settings);
     let is_private = servers.copy.is_some();
     let jit = server_limits::jit(&report.evidence.builds, &servers.checks).filter(|_| is_private);
-    if let Some(jit) = jit {
+    let (unequal_jit, missing_jit) = match jit {
+        Some(MissingJit::OfOne(text)) => (Some(text), None),
+        Some(MissingJit::OfBoth(text)) => (None, Some(text)),
+        None => (None, None),
+    };
+    // With unequal settings or builds times decide nothing, as on unequal hosts.
+    let unequal = (servers.unequal_hosts.iter())
+        .chain(&unequal_settings)
+        .chain(&unequal_jit);
+    let unequal: Vec<&str> = unequal.map(String::as_str).collect();
+    let unequal = (!unequal.is_empty()).then(|| unequal.join(" "));
+    (report.decision, report.reasons) = decision::decide(report, unequal.as_deref());
+    limit_by_builds(report, missing_jit);
+}
+
+/// Returns messages of a restore, without quoted texts and numbers unless they may be shown. `pg_restore` prints no SQLSTATE, so a
+/// message that a function raised is not told apart: other words of it are kept.
+fn shown(messages: Vec<String>, literals: Literals) -> Vec<String> {
+    let messages = messages.iter();
+    messages
+        .map(|message| redact_message(INTERNAL_ERROR, message, literals))
+        .collect()
+}
+
+/// Adds what the versions, the builds and the data of the servers do not allow to conclude.
+fn limit_by_builds(report: &mut UpgradeReport, missing_jit: Option<String>) {
+    if let Some(jit) = missing_jit {
         report.reasons.insert(0, jit);
         report.decision = match report.decision {
             UpgradeDecision::Go | UpgradeDecision::GoWithRemedies => UpgradeDecision::Undecided,
@@ -265,14 +289,18 @@ pub(super) fn work(side: &ProofSideReport) -> Option<Effect> {
     blocks.and_then(|one| one.effect)
 }
 
-/// Whether each run begins with the same data.
-fn is_restored(servers: &RehearsalServers, whole: &WorkloadReader) -> bool {
-    match servers {
-        RehearsalServers::Private { .. } => true,
-        RehearsalServers::Own(own) => {
-            let place = &own.place;
-            place.restore.is_some() || place.template.is_some() || whole.info().writes == 0
+/// Whether each run began with the same data. Functions of a workload that seems to read only may write, which the servers count.
+fn is_restored(
+    request: &UpgradeRequest<'_>,
+    servers: &PreparedServers,
+    whole: &WorkloadReader,
+) -> bool {
+    match (&request.servers, servers.changed_rows) {
+        (RehearsalServers::Own(own), Some(known)) => {
+            let now = own_servers::changed_rows(request, own);
+            whole.info().writes == 0 && now.is_ok_and(|now| now == known)
         }
+        _ => true,
     }
 }
 
@@ -336,11 +364,23 @@ fn add(coverage: &mut UpgradeCoverage, outcome: Outcome, captured: &Captured) {
 mod tests {
     use std::collections::BTreeMap;
 
-    use workload::Sqlstate;
-
     use super::*;
     use crate::upgrade_inspect::{UpgradeObject, UpgradeSeverity};
     use crate::upgrade_rehearsal::DifferingTable;
+
+    #[test]
+    fn messages_of_a_restore_have_names_and_no_values() {
+        let messages = || {
+            vec![
+                "invalid input syntax for type date: \"1 Elm Street\"".to_owned(),
+                "extension \"postgis\" is not available".to_owned(),
+            ]
+        };
+        let hidden = shown(messages(), Literals::Hidden);
+        assert!(!hidden[0].contains("Elm"), "{hidden:?}");
+        assert_eq!(hidden[1], messages()[1]);
+        assert_eq!(shown(messages(), Literals::Shown), messages());
+    }
 
     #[test]
     fn statement_that_fails_and_did_not_fail_in_the_capture_is_not_rehearsed() {

@@ -28,6 +28,7 @@ mod private_servers;
 mod rehearsal_plan;
 mod remedied_side;
 mod remedy_proof;
+mod remedy_status;
 mod result;
 mod search_servers;
 mod server_facts;
@@ -38,6 +39,7 @@ mod time_needed;
 mod unfinished;
 mod watched_script;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -75,6 +77,8 @@ pub use time_needed::AdvisedTime;
 
 /// Differences up to this share count as none.
 const MARGIN: f64 = 0.05;
+/// Directory of the first replays, in the rehearsal's directory.
+const REPLAYS: &str = "replays.proof";
 /// Largest number of blocks of runs.
 const BLOCKS_MAX: u32 = 16;
 /// Runs of the old version before the first block.
@@ -160,6 +164,8 @@ struct PreparedServers {
     same_version: Option<String>,
     /// Reason why response times compare the hosts, too.
     unequal_hosts: Option<String>,
+    /// Rows that had been changed on the old server and on the new one before the replays; `None` if their data are restored.
+    changed_rows: Option<[u64; 2]>,
     /// Checks of the old side before its first run.
     checks: StartChecks,
 }
@@ -274,6 +280,7 @@ fn rehearse(
         journal: &journal,
         known_findings,
         interrupt,
+        has_traces: Cell::new(false),
     };
     let mut remedies = inputs.search_and_prove(&proof, display, finish)?;
     let expectations = std::mem::take(&mut remedies.expectations);
@@ -383,7 +390,7 @@ pub(crate) fn major_of(version: &str) -> Result<u16, Failure> {
 }
 
 fn proof_request(request: &UpgradeRequest<'_>, servers: &PreparedServers) -> ProofRequest {
-    let output = request.output.join(search_servers::REPLAYS);
+    let output = request.output.join(REPLAYS);
     ProofRequest {
         resume: output.exists(),
         output,

@@ -3,20 +3,23 @@
 //!
 //! The result of the search stays in the rehearsal's directory, so that a resumed proof has the same remedies.
 
-use std::collections::HashMap;
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
 use clock::{Clock, SystemClock};
-use compare::Comparison;
+use compare::{Comparison, Finding, TimesComparison};
 use serde::{Deserialize, Serialize};
 use sql::Fingerprint;
+use statistics::Measure;
 use workload::{Literals, WorkloadReader};
 
 use super::assemble::work;
 use super::evidence::RehearsalEvidence;
 use super::rehearsal_plan::RehearsalPlan;
 use super::remedied_side::{ONE_ROLE_NOTE, RemediedServers};
+use super::remedy_status::status;
 use super::result::RemedyProof;
 use super::search_servers::{PROOF, SearchServers};
 use super::time_needed::REPLAYS_SHARE;
@@ -24,14 +27,15 @@ use super::{FinishProof, MARGIN, PreparedServers, UpgradeRequest, proof_request,
 use crate::environment::MissingSetting;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::journal::recorded_runs;
 use crate::notes;
 use crate::proof::{
     ProofDisplay, ProofJournal, ProofReport, ProofSide, ProofSideReport, compare_side,
     perform_proof,
 };
 use crate::upgrade_remedies::{
-    MeasuredFactor, RegressionSign, RemedyKind, RemedySearch, RemedySearchResult, RemedyStatus,
-    UpgradeRegression, has_more_blocks, may_be_worse, search_remedies,
+    MeasuredFactor, RegressionSign, RemedySearch, RemedySearchResult, RemedyStatus,
+    UpgradeRegression, search_remedies,
 };
 use crate::upgrade_verify::{KnownFindings, UpgradeExpectations};
 
@@ -61,6 +65,9 @@ struct SearchFile {
     limit_s: f64,
     /// Time of the search, in seconds.
     search_s: f64,
+    /// Findings of the replays before the search, by fingerprint.
+    #[serde(default)]
+    signs: BTreeMap<String, RegressionSign>,
     /// Settings of `--template` that the databases of the old server and of the new one do not have.
     #[serde(default)]
     missing_settings: [Vec<MissingSetting>; 2],
@@ -91,6 +98,8 @@ pub(super) struct RemedyInputs<'a> {
     /// Objects that were to be mended on the old server.
     pub(super) known_findings: KnownFindings,
     pub(super) interrupt: &'a Interrupt,
+    /// Whether a search left traces on the servers since they were restored.
+    pub(super) has_traces: Cell<bool>,
 }
 
 /// Replays with all remedies.
@@ -105,8 +114,28 @@ impl RemedyInputs<'_> {
     /// Searches remedies for the statements that are worse, and proves them. `without` has the replays without remedies.
     ///
     /// # Errors
-    /// If a server cannot be created, or a replay cannot be done. A proof for which the time does not suffice is a note.
+    /// If a server cannot be created, or a replay cannot be done. The servers are restored then, too. A proof for which the time
+    /// does not suffice is a note.
     pub(super) fn search_and_prove(
+        &self,
+        without: &ProofReport,
+        display: &mut dyn ProofDisplay,
+        finish: FinishProof<'_>,
+    ) -> Result<FoundRemedies, Failure> {
+        let found = self.search_then_prove(without, display, finish);
+        if found.is_err() && self.has_traces.get() {
+            let interrupt = self.interrupt.for_last_step();
+            if let Err(failure) = search_servers::restore(self.request, &interrupt) {
+                notes::note(&format!(
+                    "The servers were not restored: {}.",
+                    failure.message.trim_end_matches('.')
+                ));
+            }
+        }
+        found
+    }
+
+    fn search_then_prove(
         &self,
         without: &ProofReport,
         display: &mut dyn ProofDisplay,
@@ -119,10 +148,10 @@ impl RemedyInputs<'_> {
             missing_settings: std::mem::take(&mut searched.missing_settings),
             ..FoundRemedies::default()
         };
-        let mut rehearsed = compare_side(self.journal, 1, Literals::Hidden)?;
+        let mut rehearsed = compare_side(self.journal, (1, is_harmful(side)), Literals::Hidden)?;
         found.evidence = RehearsalEvidence::new(self.journal, side, rehearsed.as_ref());
         found.evidence.search = Some(searched.found.coverage());
-        let factors = rehearsed.as_ref().map(factors).unwrap_or_default();
+        let factors = rehearsed.as_ref().map(first_factors).unwrap_or_default();
         for one in &mut searched.found.regressions {
             one.before = factors.get(&one.fingerprint).copied();
         }
@@ -144,8 +173,8 @@ impl RemedyInputs<'_> {
         }
         // Each run of a proof restores the data, and its end does. If it was complete before a search that continued, it had none.
         if found.proof.is_none() || is_continued {
-            // The request ended the search, and its traces must go.
             search_servers::restore(self.request, &self.interrupt.for_last_step())?;
+            self.has_traces.set(false);
         }
         found.expectations = UpgradeExpectations::new(
             (self.whole, &self.plan.database),
@@ -163,21 +192,24 @@ impl RemedyInputs<'_> {
         let file = self.request.output.join(SEARCH_FILE);
         let limit = self.request.within.mul_f64(SEARCH_SHARE);
         let limit = limit.clamp(SEARCH_MIN, SEARCH_MAX);
-        let known = self.read_search(&file)?;
-        let is_done =
-            |known: &SearchFile| !known.found.lacks_time() || limit.as_secs_f64() <= known.limit_s;
-        let known = match known {
+        let signs = signs_of(side);
+        let is_done = |known: &SearchFile| {
+            known.signs == signs_by_text(&signs)
+                && (!known.found.lacks_time() || limit.as_secs_f64() <= known.limit_s)
+        };
+        let mut known = match self.read_search(&file)? {
             Some(known) if is_done(&known) => return Ok((known, false)),
             Some(known) => known,
             None => SearchFile::default(),
         };
         let is_continued = known.limit_s > 0.0;
         let remedies = known.found.script();
+        known.forget_other_signs(&signs_by_text(&signs));
         let left = limit.saturating_sub(Duration::from_secs_f64(known.search_s));
         let clock = SystemClock::start();
         let begun_ns = clock.now_ns();
         let (found, missing_settings) =
-            self.search_on_servers(side, left.max(SEARCH_MIN), known.found)?;
+            self.search_on_servers(&signs, left.max(SEARCH_MIN), known.found)?;
         super::refuse_stopped(self.interrupt)?;
         if found.script() != remedies {
             self.discard_proof()?;
@@ -186,6 +218,7 @@ impl RemedyInputs<'_> {
             found,
             limit_s: limit.as_secs_f64(),
             search_s: known.search_s + (clock.now_ns() - begun_ns) as f64 / 1e9,
+            signs: signs_by_text(&signs),
             missing_settings,
         };
         let text = serde_json::to_string_pretty(&searched).expect("plain data");
@@ -222,28 +255,22 @@ impl RemedyInputs<'_> {
 
     fn search_on_servers(
         &self,
-        side: Option<&ProofSideReport>,
+        slower: &HashMap<Fingerprint, RegressionSign>,
         limit: Duration,
         known: RemedySearchResult,
     ) -> Result<(RemedySearchResult, [Vec<MissingSetting>; 2]), Failure> {
-        let mut slower: HashMap<Fingerprint, RegressionSign> = HashMap::new();
-        for one in side.iter().flat_map(|side| &side.slower) {
-            slower.insert(one.fingerprint, RegressionSign::Slower);
-        }
-        for one in side.iter().flat_map(|side| &side.suspected) {
-            slower.insert(one.fingerprint, RegressionSign::Suspected);
-        }
         notes::note(
             "Executing statements alone on both versions, in transactions that are rolled back.",
         );
         let servers = SearchServers::create(self.request, self.plan, self.servers, self.interrupt)?;
+        self.has_traces.set(true);
         let search = RemedySearch {
             old: &servers.old,
             new: &servers.new,
             logins: &self.servers.logins,
             access: servers.access,
             captured: &self.plan.database,
-            slower: &slower,
+            slower,
             limit,
             literals: self.request.literals,
             interrupt: self.interrupt,
@@ -251,10 +278,6 @@ impl RemedyInputs<'_> {
         let found = search_remedies(&search, self.whole, known);
         let missing_settings = servers.missing_settings();
         servers.release()?;
-        if self.interrupt.is_requested() {
-            // The request ended the search, and its traces must go.
-            search_servers::restore(self.request, &self.interrupt.for_last_step())?;
-        }
         Ok((found?, missing_settings))
     }
 
@@ -285,14 +308,20 @@ impl RemedyInputs<'_> {
         };
         let sides = vec![ProofSide::default(), remedied.side(&searched.found)?];
         let begun = &|_: &Path| Ok(());
+        let known = recorded_runs(&proof.output);
         let (journal, ended) =
             perform_proof(&proof, sides, self.whole, self.interrupt, begun, display)?;
+        // Replays restore the data of both sides before their first run, and after the last one.
+        if recorded_runs(&proof.output) > known {
+            self.has_traces.set(false);
+        }
         let report = finish(&journal, ended)?;
         super::refuse_stopped(self.interrupt)?;
         let side = report.sides.into_iter().next();
         let side = side.ok_or_else(|| Failure::could_not("no round of runs was completed"))?;
-        let comparison = compare_side(&journal, 1, Literals::Hidden)?;
-        let after = comparison.as_ref().map(factors).unwrap_or_default();
+        let comparison = compare_side(&journal, (1, side.is_harmful), Literals::Hidden)?;
+        let medians = |comparison: &Comparison| factors(comparison, |_| Measure::Median);
+        let after = comparison.as_ref().map(medians).unwrap_or_default();
         let evidence = RehearsalEvidence::new(&journal, Some(&side), comparison.as_ref());
         for one in &mut searched.found.regressions {
             one.after = after.get(&one.fingerprint).copied();
@@ -325,6 +354,35 @@ impl RemedyInputs<'_> {
     }
 }
 
+impl SearchFile {
+    /// Removes the statements of which the replays show something else now, so that they are examined again.
+    fn forget_other_signs(&mut self, signs: &BTreeMap<String, RegressionSign>) {
+        let known = std::mem::take(&mut self.signs);
+        self.found
+            .forget(|fingerprint| known.get(fingerprint) != signs.get(fingerprint));
+    }
+}
+
+fn is_harmful(side: Option<&ProofSideReport>) -> bool {
+    side.is_some_and(|side| side.is_harmful)
+}
+
+/// Returns what replays show of statements: those that are or look slower.
+fn signs_of(side: Option<&ProofSideReport>) -> HashMap<Fingerprint, RegressionSign> {
+    let slower = side.iter().flat_map(|side| &side.slower);
+    let suspected = side.iter().flat_map(|side| &side.suspected);
+    let slower = slower.map(|one| (one.fingerprint, RegressionSign::Slower));
+    slower
+        .chain(suspected.map(|one| (one.fingerprint, RegressionSign::Suspected)))
+        .collect()
+}
+
+fn signs_by_text(signs: &HashMap<Fingerprint, RegressionSign>) -> BTreeMap<String, RegressionSign> {
+    let all = signs.iter();
+    all.map(|(fingerprint, sign)| (fingerprint.to_string(), *sign))
+        .collect()
+}
+
 /// Returns the limits of replays with this number of blocks, in sentences: their notes that the replays before do not have,
 /// `known`.
 fn limits(blocks: u32, notes: &[String], known: &[String]) -> Vec<String> {
@@ -338,79 +396,36 @@ fn limits(blocks: u32, notes: &[String], known: &[String]) -> Vec<String> {
     limits
 }
 
-/// Returns what the replays with all remedies show of a statement.
-fn status(regression: &UpgradeRegression, side: &ProofSideReport, other_rows: u64) -> RemedyStatus {
-    let mut slower = side.slower.iter().chain(&side.suspected);
-    let is_slower = slower.any(|one| one.fingerprint.to_string() == regression.fingerprint);
-    match side.blocks {
-        0 if regression.remedy.is_some() => RemedyStatus::Screened,
-        0 => regression.status,
-        _ => replayed_status(regression, is_slower, other_rows > 0),
-    }
+/// Returns the ratio of each statement, by fingerprint: of the measure that its finding or suspicion rests on.
+fn first_factors(comparison: &Comparison) -> HashMap<String, MeasuredFactor> {
+    factors(comparison, |times| first_measure(times, MARGIN))
 }
 
-/// Returns the status after replays. That a statement was not found slower proves nothing.
-fn replayed_status(
-    regression: &UpgradeRegression,
-    is_slower: bool,
-    has_other_rows: bool,
-) -> RemedyStatus {
-    let was_slower = matches!(
-        regression.sign,
-        RegressionSign::Slower | RegressionSign::Suspected
-    );
-    let limit = 1.0 + MARGIN;
-    let is_undone = |after: MeasuredFactor| match regression.remedy {
-        Some(_) => after.undoes(regression.before, limit),
-        None => after.is_within(limit),
+/// Returns the measure that a finding of *slower* rests on, or the first one that is clear of the margin and may be chance; otherwise
+/// the median.
+fn first_measure(times: &TimesComparison, margin: f64) -> Measure {
+    let is_clear = |measure: &Measure| {
+        let found = times.ratio(*measure).and_then(|found| found.interval);
+        found.is_some_and(|interval| interval.low > 1.0 + margin)
     };
-    let is_within = !is_slower && regression.after.is_some_and(is_undone);
-    let is_judged = was_slower || regression.sign == RegressionSign::Work;
-    let Some(remedy) = &regression.remedy else {
-        return match was_slower && is_within {
-            true => RemedyStatus::Resolved,
-            false => regression.status,
-        };
-    };
-    if is_slower || (regression.sign == RegressionSign::OtherRows && has_other_rows) {
-        return RemedyStatus::Refuted;
-    }
-    // The sessions of the replays do not have advice.
-    let is_replayed = remedy.kind != RemedyKind::PlanAdvice;
-    let excludes = |after: MeasuredFactor| after.halves(regression.before, limit);
-    let is_shown = is_within
-        || has_old_blocks(regression)
-        || does_old_work(regression) && regression.after.is_some_and(excludes);
-    match is_replayed && (is_shown || !is_judged) {
-        true => RemedyStatus::Proved,
-        false => RemedyStatus::Screened,
+    let mut measures = [Measure::Median, Measure::Mean, Measure::P99].into_iter();
+    match times.finding {
+        Finding::Slower { measure } => measure,
+        Finding::InsufficientData { .. } => measures.find(is_clear).unwrap_or(Measure::Median),
+        Finding::Faster { .. } | Finding::Same => Measure::Median,
     }
 }
 
-/// Whether a statement alone does with the remedy what it did on the old server, in the same time.
-fn does_old_work(regression: &UpgradeRegression) -> bool {
-    let works = regression.old_work.zip(regression.remedied_work);
-    works.is_some_and(|(old, remedied)| !may_be_worse(old, remedied))
-}
-
-/// Whether a remedy removes all that a statement alone read more than on the old server.
-fn has_old_blocks(regression: &UpgradeRegression) -> bool {
-    let (old, new) = (regression.old_work, regression.new_work);
-    match (old, new, regression.remedied_work) {
-        (Some(old), Some(new), Some(remedied)) => {
-            has_more_blocks(old, new) && !has_more_blocks(old, remedied)
-        }
-        _ => false,
-    }
-}
-
-/// Returns the ratio of the median service times of each statement, by fingerprint.
-fn factors(comparison: &Comparison) -> HashMap<String, MeasuredFactor> {
+/// Returns the ratio of each statement, by fingerprint, of this measure.
+fn factors(
+    comparison: &Comparison,
+    measure_of: impl Fn(&TimesComparison) -> Measure,
+) -> HashMap<String, MeasuredFactor> {
     let all = comparison.statements.iter();
     all.filter_map(|one| {
-        let measure = one.service.measure();
+        let measure = measure_of(&one.service);
         let found = one.service.ratio(measure)?;
-        let factor = MeasuredFactor::new(found, one.service.mean_ratio);
+        let factor = MeasuredFactor::new(measure, found, one.service.mean_ratio);
         Some((one.fingerprint.to_string(), factor))
     })
     .collect()
@@ -424,7 +439,38 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upgrade_remedies::{RegressionRemedy, TrialWork};
+
+    #[test]
+    fn search_examines_statements_again_of_which_later_replays_show_something_else() {
+        let names = ["same", "newly slower", "no longer", "never"];
+        let statements = names.map(|name| {
+            serde_json::json!({"fingerprint": name, "captured_us": 1, "examination": "examined"})
+        });
+        let mut found = serde_json::to_value(RemedySearchResult::default()).unwrap();
+        found["statements"] = serde_json::json!(statements);
+        let signs = |slower: [(&str, RegressionSign); 2]| {
+            BTreeMap::from(slower.map(|(name, sign)| (name.to_owned(), sign)))
+        };
+        let mut known = SearchFile {
+            found: serde_json::from_value(found).unwrap(),
+            signs: signs([
+                ("same", RegressionSign::Slower),
+                ("no longer", RegressionSign::Suspected),
+            ]),
+            ..SearchFile::default()
+        };
+        known.forget_other_signs(&signs([
+            ("same", RegressionSign::Slower),
+            ("newly slower", RegressionSign::Slower),
+        ]));
+        let left = serde_json::to_value(&known.found).unwrap();
+        let left = left["statements"].as_array().unwrap();
+        let left: Vec<&str> = left
+            .iter()
+            .map(|one| one["fingerprint"].as_str().unwrap())
+            .collect();
+        assert_eq!(left, ["same", "never"]);
+    }
 
     #[test]
     fn replays_that_ended_early_and_their_own_notes_are_limits() {
@@ -439,72 +485,5 @@ mod tests {
             ended.starts_with(NOT_PROVED_NOTE) && ended.contains("--resume"),
             "{ended}"
         );
-    }
-
-    #[test]
-    fn remedy_is_proved_only_if_the_replays_or_the_blocks_show_it() {
-        let work = |blocks| Some(TrialWork { ms: 1.0, blocks });
-        let within = |high| {
-            Some(MeasuredFactor {
-                ratio: 0.9,
-                low: Some(0.8),
-                high: Some(high),
-                mean: Some(1.0),
-                mean_high: Some(1.2),
-            })
-        };
-        let mut one = UpgradeRegression {
-            before: Some(MeasuredFactor {
-                ratio: 2.0,
-                mean: Some(2.0),
-                ..within(2.2).unwrap()
-            }),
-            after: within(1.02),
-            old_work: work(100.0),
-            new_work: work(110.0),
-            remedied_work: work(100.0),
-            remedy: Some(RegressionRemedy {
-                kind: RemedyKind::Setting,
-                cause: String::new(),
-                statements: Vec::new(),
-                setting: None,
-                role: None,
-                risk: String::new(),
-            }),
-            status: RemedyStatus::Screened,
-            ..UpgradeRegression::new("", "", RegressionSign::Slower)
-        };
-        let status = |one: &UpgradeRegression| replayed_status(one, false, false);
-        assert_eq!(status(&one), RemedyStatus::Proved);
-        assert_eq!(replayed_status(&one, true, false), RemedyStatus::Refuted);
-        // Rare values may still be slow.
-        let (before, alone) = (one.before.take(), one.remedied_work.take());
-        assert_eq!(status(&one), RemedyStatus::Screened);
-        (one.before, one.remedied_work) = (before, alone);
-        one.after = within(1.3);
-        assert_eq!(status(&one), RemedyStatus::Proved);
-        one.after = within(1.6);
-        assert_eq!(status(&one), RemedyStatus::Screened);
-        one.new_work = work(5000.0);
-        assert_eq!(status(&one), RemedyStatus::Proved);
-        one.remedied_work = work(4000.0);
-        one.after = within(1.2);
-        assert_eq!(status(&one), RemedyStatus::Screened);
-        one.after = within(1.0);
-        if let Some(remedy) = &mut one.remedy {
-            remedy.kind = RemedyKind::PlanAdvice;
-        }
-        assert_eq!(status(&one), RemedyStatus::Screened);
-        one.remedy = None;
-        assert_eq!(status(&one), RemedyStatus::Screened);
-        if let Some(after) = &mut one.after {
-            after.mean_high = Some(1.04);
-        }
-        assert_eq!(status(&one), RemedyStatus::Resolved);
-        one.after = within(1.4);
-        for found in [RemedyStatus::NotFound, RemedyStatus::Untried] {
-            one.status = found;
-            assert_eq!(status(&one), found);
-        }
     }
 }

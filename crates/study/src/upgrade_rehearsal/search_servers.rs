@@ -17,7 +17,7 @@ use super::data_copy::CopySide;
 use super::own_servers::{self, OwnServers};
 use super::rehearsal_plan::RehearsalPlan;
 use super::server_state::Restoring;
-use super::{PreparedServers, RehearsalServers, UpgradeRequest};
+use super::{PreparedServers, REPLAYS, RehearsalServers, UpgradeRequest};
 use crate::environment::{
     AtEnd, Condition, DataSource, Environment, MissingSetting, TargetEnvironment, create_server,
     restore_interrupted, run_stoppable_command, server_target,
@@ -28,8 +28,6 @@ use crate::upgrade_remedies::TrialAccess;
 
 /// Step of the rehearsal that the databases of a search are marked with.
 const SEARCH: &str = "remedies.search";
-/// Directory of the first replays, in the rehearsal's directory.
-pub(super) const REPLAYS: &str = "replays.proof";
 /// Directory of the proof of remedies, in the rehearsal's directory.
 pub(super) const PROOF: &str = "remedies.proof";
 

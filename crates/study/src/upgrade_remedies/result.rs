@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use statistics::Ratio;
+use statistics::{Measure, Ratio};
 
 /// Kind of a remedy.
 #[derive(
@@ -65,15 +65,18 @@ pub enum RegressionSign {
 #[serde(rename_all = "snake_case")]
 pub enum RemedyStatus {
     /// With the remedies, paired replays show that the statement is not slower than the margin allows, nor its mean by more than a
-    /// quarter or half of its slowdown; or it does alone what it did on the old server, and the replays exclude that more than half
-    /// of its slowdown is left; or it reads no longer more than on the old server and was not found slower. It returns the same rows.
+    /// quarter or half of its slowdown; or it does alone what it did on the old server, with a quarter of its slowdown at most, and
+    /// the replays exclude that more than half of it is left, or × 1.5 if it only looked slower; or it reads no longer more than on
+    /// the old server and was not found slower. It returns the same rows.
     Proved,
     /// The statement is still slower, or returns other rows, with the remedies.
     Refuted,
     /// The statement was executed alone with the remedy, which helped. There are no replays with it, or they do not show that it
     /// suffices.
     Screened,
-    /// It has no remedy of its own. With those of other statements, paired replays show that it is not slower.
+    /// It has no remedy of its own. With those of other statements, paired replays show that it is not slower; or it does alone what
+    /// it did on the old server, and its ratios in the replays are within the margin, exclude more than half of its slowdown, and,
+    /// if it was shown to be slower, the earlier interval.
     Resolved,
     /// No candidate helped, or there is none.
     NotFound,
@@ -111,6 +114,9 @@ pub struct TriedRemedy {
 pub struct MeasuredFactor {
     /// Ratio.
     pub ratio: f64,
+    /// Measure that it is of; `null` if it is not known.
+    #[serde(default)]
+    pub measure: Option<Measure>,
     /// Lower end of the 95 % confidence interval.
     pub low: Option<f64>,
     /// Upper end.
@@ -129,11 +135,12 @@ const GONE_MEAN_MAX: f64 = 1.25;
 const HALVED_MAX: f64 = 1.5;
 
 impl MeasuredFactor {
-    /// Returns the factor of a ratio. `mean` is that of the mean.
-    pub(crate) fn new(found: Ratio, mean: Option<Ratio>) -> Self {
+    /// Returns the factor of a ratio of this measure. `mean` is that of the mean.
+    pub(crate) fn new(measure: Measure, found: Ratio, mean: Option<Ratio>) -> Self {
         let mean_interval = mean.and_then(|mean| mean.interval);
         MeasuredFactor {
             ratio: found.value,
+            measure: Some(measure),
             mean: mean.map(|mean| mean.value),
             low: found.interval.map(|interval| interval.low),
             high: found.interval.map(|interval| interval.high),
@@ -154,11 +161,38 @@ impl MeasuredFactor {
         self.is_within_limits(limit, half.max(limit))
     }
 
-    /// Whether the replays exclude that more than half of an earlier slowdown is left, on the scale of logarithms.
+    /// Whether the replays exclude that more than half of an earlier slowdown is left, on the scale of logarithms. They do not
+    /// bound the slowest executions.
     pub(crate) fn halves(&self, earlier: Option<MeasuredFactor>, limit: f64) -> bool {
-        let ratio = earlier.map_or(1.0, |earlier| earlier.ratio);
-        let half = ratio.max(1.0).sqrt().min(HALVED_MAX).max(limit);
-        self.is_within_limits(half, half)
+        let half = |ratio: f64| ratio.max(1.0).sqrt().min(HALVED_MAX).max(limit);
+        match earlier {
+            None => self.is_within(limit),
+            Some(earlier) => {
+                let mean = earlier.mean.unwrap_or(earlier.ratio);
+                earlier.measure != Some(Measure::P99)
+                    && self.is_within_limits(half(earlier.ratio), half(mean))
+            }
+        }
+    }
+
+    /// Whether the replays show that an earlier slowdown is gone without an action on the statement: the ratios are within the limit,
+    /// more than half of the slowdown is excluded, and so is the earlier interval if `was_shown`.
+    pub(crate) fn refutes(
+        &self,
+        earlier: Option<MeasuredFactor>,
+        limit: f64,
+        was_shown: bool,
+    ) -> bool {
+        let is_within = self.ratio <= limit && self.mean.is_some_and(|mean| mean <= limit);
+        let low = earlier.and_then(|earlier| earlier.low);
+        let is_disjoint = low.zip(self.high).is_some_and(|(low, high)| high < low);
+        is_within && self.halves(earlier, limit) && (is_disjoint || !was_shown)
+    }
+
+    /// Whether the replays exclude a large slowdown, if the earlier ones did not suspect the slowest executions alone.
+    pub(crate) fn is_bounded(&self, earlier: Option<MeasuredFactor>) -> bool {
+        let is_of_slowest = earlier.is_some_and(|earlier| earlier.measure == Some(Measure::P99));
+        !is_of_slowest && self.is_within(HALVED_MAX)
     }
 
     fn is_within_limits(&self, limit: f64, mean_limit: f64) -> bool {
@@ -200,6 +234,9 @@ pub struct UpgradeRegression {
     pub new_work: Option<TrialWork>,
     /// Work alone on the new server with the remedy.
     pub remedied_work: Option<TrialWork>,
+    /// Whether it has the plan of the old server alone: with the remedy, or without one if there is none.
+    #[serde(default)]
+    pub has_old_plan: bool,
     /// Cause without a remedy, or the reason why it was not executed.
     pub note: Option<String>,
     /// Dependence of the plan on the sample of `ANALYZE`; `null` if there is none, or a remedy was found.
@@ -229,6 +266,7 @@ impl UpgradeRegression {
             old_work: None,
             new_work: None,
             remedied_work: None,
+            has_old_plan: false,
             note: None,
             sample_dependence: None,
             remedy: None,

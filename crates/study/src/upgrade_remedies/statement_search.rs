@@ -16,7 +16,7 @@ use super::coverage::{Examination, SearchedStatement};
 use super::planning_state::{PlanningState, read_settings};
 use super::result::{RegressionRemedy, RegressionSign, RemedyStatus, TrialWork, UpgradeRegression};
 use super::trial::{
-    Baseline, Effect, MeasuredSets, effect, is_risk_only, is_worse, may_be_worse, measure,
+    Baseline, Effect, MeasuredSets, effect, is_near, is_risk_only, is_worse, may_be_worse, measure,
     try_candidate,
 };
 use super::{CapturedStatement, RemedySearch, RemedySearchResult, TrialAccess};
@@ -310,10 +310,16 @@ impl<'a> StatementSearch<'a> {
         if let Some(remedy) = in_place {
             found.remedy = Some(remedy);
             found.remedied_work = Some(new_work);
+            found.has_old_plan = new.shapes() == old.shapes();
             found.status = RemedyStatus::Screened;
             return Ok(Some(found));
         }
-        if !may_be_worse(old_work, new_work) {
+        // The objects that were put in place are no remedy: what they changed is a part of the upgrade, too.
+        found.new_work = Some(new_work);
+        found.has_old_plan = new.does_the_same_as(&old);
+        // No candidate changes a statement that does the same. A few executions do not show equal times.
+        let is_equal = found.has_old_plan && is_near(old_work, new_work);
+        if is_equal || !may_be_worse(old_work, new_work) {
             if sign == RegressionSign::Work {
                 // What was put in place removed a risk, or the first measurement was noise: nothing is worse.
                 if is_risk_only(old_work, first_work) {
@@ -321,8 +327,16 @@ impl<'a> StatementSearch<'a> {
                 }
                 return Ok(None);
             }
-            let note = "Executed alone, it does the same work in the same time as on the old server. The difference depends on \
-                        what else runs.";
+            let note = match may_be_worse(old_work, new_work) {
+                false => {
+                    "Executed alone, it does the same work in the same time as on the old server. The difference depends on what \
+                     else runs."
+                }
+                true => {
+                    "Executed alone, it has the plan of the old server and reads the same pages. A few executions show no \
+                     difference of times."
+                }
+            };
             found.note = Some(note.to_owned());
             return Ok(Some(found));
         }
@@ -433,7 +447,7 @@ impl<'a> StatementSearch<'a> {
             newly_compiled,
             chosen: &self.chosen,
         };
-        let mut best: Option<(f64, Candidate, TrialWork)> = None;
+        let mut best: Option<(f64, Candidate, TrialWork, bool)> = None;
         let accepted = self.accepted_settings();
         for mut candidate in candidates(states, &statement) {
             if self.new.connection.is_time_over() {
@@ -458,14 +472,15 @@ impl<'a> StatementSearch<'a> {
                 false => work.ms / new.ms.max(f64::MIN_POSITIVE),
             };
             if best.as_ref().is_none_or(|(least, ..)| left < 0.85 * least) {
-                best = Some((left, candidate, work));
+                best = Some((left, candidate, work, has_old_plan));
             }
             if effect == Effect::Restored {
                 break;
             }
         }
-        if let Some((_, candidate, work)) = best {
+        if let Some((_, candidate, work, has_old_plan)) = best {
             self.choose(&candidate.remedy);
+            found.has_old_plan = has_old_plan;
             found.remedy = Some(candidate.remedy);
             found.remedied_work = Some(work);
             found.status = RemedyStatus::Screened;

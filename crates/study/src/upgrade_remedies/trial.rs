@@ -148,6 +148,11 @@ pub(super) fn is_worse(old: TrialWork, new: TrialWork) -> bool {
     has_more_blocks(old, new) || new.ms > 1.5 * old.ms + MS_NOISE
 }
 
+/// Whether a statement reads no more and takes about the time of the old server, as far as a few executions show it.
+pub(crate) fn is_near(old: TrialWork, new: TrialWork) -> bool {
+    !has_more_blocks(old, new) && new.ms <= 1.5 * old.ms + MS_NOISE / 5.0
+}
+
 /// Whether a statement that the replays showed as slower may be slower alone, too.
 pub(crate) fn may_be_worse(old: TrialWork, new: TrialWork) -> bool {
     has_more_blocks(old, new) || new.ms > 1.1 * old.ms + MS_NOISE / 5.0
@@ -182,12 +187,15 @@ pub(super) fn effect(
     has_old_plan: bool,
 ) -> Effect {
     let more_time = with.ms > 1.2 * new.ms + MS_NOISE;
+    let less_time = with.ms < 0.85 * new.ms - MS_NOISE / 5.0;
     let is_restored = match has_more_blocks(old, new) {
         true => with.blocks <= 1.1 * old.blocks + BLOCKS_NOISE && (has_old_plan || !more_time),
-        false => with.ms <= (old.ms + 0.3 * (new.ms - old.ms)).max(old.ms + MS_NOISE / 2.0),
+        false => {
+            with.ms <= (old.ms + 0.3 * (new.ms - old.ms)).max(old.ms + MS_NOISE / 2.0)
+                || has_old_plan && less_time && is_near(old, with)
+        }
     };
     let less_blocks = with.blocks + BLOCKS_NOISE < new.blocks / 1.15;
-    let less_time = with.ms < 0.85 * new.ms - MS_NOISE / 5.0;
     match (is_restored, less_time || less_blocks && !more_time) {
         (true, _) => Effect::Restored,
         (false, true) => Effect::Better,
@@ -336,6 +344,11 @@ mod tests {
         assert_eq!(effect(work(40.0, 100.0)), Effect::Better);
         assert_eq!(effect(work(58.0, 100.0)), Effect::Useless);
         assert!(!is_worse(old, work(12.0, 105.0)));
+        // The time of the old plan is noise up to a half.
+        let works = (old, work(20.0, 100.0));
+        for (has_old_plan, found) in [(true, Effect::Restored), (false, Effect::Better)] {
+            assert_eq!(super::effect(works, work(14.5, 100.0), has_old_plan), found);
+        }
     }
 
     #[test]

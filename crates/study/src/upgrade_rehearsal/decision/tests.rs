@@ -517,6 +517,7 @@ fn worse_plan_of_a_part_of_the_values_without_a_remedy_is_undecided() {
     // Replays with enough executions clear it.
     remedied.regressions[1].after = Some(MeasuredFactor {
         ratio: 1.0,
+        measure: None,
         low: Some(0.98),
         high: Some(1.02),
         mean: Some(1.0),
