@@ -24,7 +24,9 @@ pub enum Literals {
 ///
 /// The SQLSTATE does not identify them, because `RAISE` may use any code with any text. Source: the messages in
 /// `src/backend` of PostgreSQL 10 to 18.
-const MESSAGES_WITH_NAMES: [&str; 48] = [
+const MESSAGES_WITH_NAMES: [&str; 52] = [
+    "access method \"…\" does not exist",
+    "collation \"…\" for encoding \"…\" does not exist",
     "column \"…\" does not exist",
     "column \"…\" of relation \"…\" already exists",
     "column \"…\" of relation \"…\" does not exist",
@@ -34,6 +36,7 @@ const MESSAGES_WITH_NAMES: [&str; 48] = [
     "constraint \"…\" for relation \"…\" already exists",
     "constraint \"…\" for table \"…\" does not exist",
     "constraint \"…\" of relation \"…\" does not exist",
+    "could not access file \"…\": No such file or directory",
     "cursor \"…\" already exists",
     "cursor \"…\" does not exist",
     "database \"…\" does not exist",
@@ -52,6 +55,7 @@ const MESSAGES_WITH_NAMES: [&str; 48] = [
     "no partition of relation \"…\" found for row",
     "null value in column \"…\" of relation \"…\" violates not-null constraint",
     "null value in column \"…\" violates not-null constraint",
+    "operator class \"…\" does not exist for access method \"…\"",
     "password authentication failed for user \"…\"",
     "portal \"…\" cannot be run",
     "portal \"…\" does not exist",

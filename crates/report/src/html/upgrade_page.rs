@@ -14,7 +14,7 @@ use crate::text::upgrade_regression_text::{
 };
 use crate::text::upgrade_text::{
     changed_plans, coverage_text, differing_tables, error_text, evidence_text, first_change,
-    heading, measured, plan_change, remedy_details, remedy_text, scope_text,
+    heading, measured, plan_change, remedy_details, remedy_text, scope_text, servers_text,
 };
 
 /// Width of a text.
@@ -77,6 +77,7 @@ struct Page {
     status: Status,
     headline: String,
     reasons: Vec<String>,
+    servers: String,
     measured: String,
     coverage: Option<String>,
     evidence: String,
@@ -114,6 +115,7 @@ pub fn render_html(report: &UpgradeReport) -> String {
         },
         headline: heading(report),
         reasons: report.reasons.clone(),
+        servers: servers_text(report),
         measured: measured(report),
         coverage: report.coverage.as_ref().map(coverage_text),
         evidence: evidence_text(report),

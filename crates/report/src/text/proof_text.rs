@@ -527,7 +527,7 @@ pub(crate) fn statement_text(statement: &StatementComparison) -> String {
         },
     );
     format!(
-        "× {factor} {}  {} calls  {}",
+        "{} time × {factor}, {} calls: {}",
         measure.name(),
         count(statement.calls_after),
         one_line(statement.sql.as_deref().unwrap_or_default(), usize::MAX)

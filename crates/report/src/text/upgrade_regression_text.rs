@@ -1,6 +1,7 @@
 //! Text on the statements that are worse after an upgrade, with cause and remedy.
 
 use sql::Fingerprint;
+use statistics::Measure;
 use study::upgrade_rehearsal::{RemedyProof, UpgradeDecision, UpgradeReport};
 use study::upgrade_remedies::{
     MeasuredFactor, RegressionSign, RemedyStatus, TrialWork, UpgradeRegression,
@@ -64,12 +65,20 @@ pub(crate) fn execute_title(report: &UpgradeReport) -> &'static str {
         }
         UpgradeDecision::Go | UpgradeDecision::GoWithRemedies => "Execute on the new server",
         UpgradeDecision::NoGo => {
-            "Tried with all remedies, which do not suffice: do not execute this list as it is"
+            "All remedies, which do not suffice for the upgrade: see the reasons above"
+        }
+        UpgradeDecision::Undecided if is_analyze_only(report) => {
+            "All remedies: ANALYZE is needed in any case; the upgrade is not decided"
         }
         UpgradeDecision::Undecided => {
-            "Tried with all remedies, and not decided: rehearse again before you execute this list"
+            "All remedies, and not decided: rehearse again before you execute this list"
         }
     }
+}
+
+fn is_analyze_only(report: &UpgradeReport) -> bool {
+    let mut statements = report.remedied.iter().flat_map(|proof| &proof.statements);
+    statements.all(|text| text.starts_with("ANALYZE "))
 }
 
 /// Whether replays with the statements allow to execute them.
@@ -123,21 +132,28 @@ pub(crate) fn facts(one: &UpgradeRegression) -> Vec<String> {
 fn replays(one: &UpgradeRegression) -> Option<String> {
     let before = one.before.as_ref()?;
     let after = one.after.as_ref().map_or_else(String::new, |after| {
-        format!(", with the remedies × {}", factor_text(after))
+        format!(", with the remedies {}", factor_text(after))
     });
     Some(format!(
-        "Replays, new / old: × {}{after}.",
+        "Replays, new / old: {}{after}.",
         factor_text(before)
     ))
 }
 
 fn factor_text(factor: &MeasuredFactor) -> String {
-    match (factor.low, factor.high) {
+    let measure = factor.measure.map_or("", Measure::name);
+    let text = match (factor.low, factor.high) {
         (Some(low), Some(high)) => {
-            format!("{} ({} – {})", ratio(factor.ratio), ratio(low), ratio(high))
+            format!(
+                "{measure} × {} ({} – {})",
+                ratio(factor.ratio),
+                ratio(low),
+                ratio(high)
+            )
         }
-        _ => ratio(factor.ratio),
-    }
+        _ => format!("{measure} × {}", ratio(factor.ratio)),
+    };
+    text.trim_start().to_owned()
 }
 
 fn work_text(work: TrialWork) -> String {
@@ -154,7 +170,8 @@ pub(crate) fn status_text(one: &UpgradeRegression) -> String {
             "Remedy, which helped the statement alone and was not proved in replays:".to_owned()
         }
         RemedyStatus::Resolved => {
-            "It has no remedy of its own. With those of the others it is not slower.".to_owned()
+            "It has no remedy of its own. With those of the others, the slowdown is gone."
+                .to_owned()
         }
         RemedyStatus::NotFound => match one.tried.len() as u64 {
             0 => "No remedy was found.".to_owned(),
@@ -197,8 +214,10 @@ pub(crate) fn proof_text(proof: &RemedyProof) -> String {
     };
     let errors = proof.errors.iter().filter(|one| one.regression);
     format!(
-        "With all remedies: {effect}; {} slower, {} suspected, {} with other rows.{}{}{} Replays: {}.",
-        counted(proof.slower.len() as u64, "statement"),
+        "With all remedies: {effect}; the times of {} of {} compared: {} slower, {} suspected; {} with other rows.{}{}{} Replays: {}.",
+        count(proof.evidence.judged),
+        counted(proof.evidence.statements(), "statement"),
+        count(proof.slower.len() as u64),
         count(proof.suspected.len() as u64),
         count(proof.other_rows),
         listed("Slower", proof.slower.iter().map(statement_text)),

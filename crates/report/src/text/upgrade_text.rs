@@ -36,6 +36,7 @@ pub fn render_text(report: &UpgradeReport, style: &TextStyle) -> String {
         lines.extend(wrapped(reason, "  ", "  ", width));
     }
     lines.push(String::new());
+    lines.extend(wrapped(&servers_text(report), "", "  ", width));
     lines.extend(wrapped(&measured(report), "", "  ", width));
     if let Some(coverage) = &report.coverage {
         lines.extend(wrapped(&coverage_text(coverage), "", "  ", width));
@@ -137,22 +138,34 @@ pub(crate) fn heading(report: &UpgradeReport) -> String {
         UpgradeDecision::NoGo => "NO-GO",
         UpgradeDecision::Undecided => "UNDECIDED",
     };
+    format!(
+        "{decision}: PostgreSQL {} to {}",
+        short_version(&report.from_version),
+        short_version(&report.to_version),
+    )
+}
+
+/// Returns a version without the name of its package, such as `18.6` of `18.6 (Debian 18.6-3)`.
+fn short_version(version: &str) -> String {
+    one_line(version.split_whitespace().next().unwrap_or_default(), 40)
+}
+
+/// Names the servers, the workload and the database.
+pub(crate) fn servers_text(report: &UpgradeReport) -> String {
+    let old = one_line(&report.from_server, 200);
     let servers = match &report.to_server {
         None if report.method == RehearsalMethod::PgUpgrade => {
-            "by pg_upgrade of a private server".to_owned()
+            format!(
+                "Two private servers from a dump of {old}, the new one by pg_upgrade if it did not refuse."
+            )
         }
-        None => "by dump and restore into private servers".to_owned(),
-        Some(new) => format!(
-            "from {} to {}",
-            one_line(&report.from_server, 80),
-            one_line(new, 80)
-        ),
+        None => format!("Two private servers, restored from a dump of {old}."),
+        Some(new) => format!("Old server: {old}. New server: {}.", one_line(new, 200)),
     };
     format!(
-        "{decision}: PostgreSQL {} to {} {servers}, {}",
-        one_line(&report.from_version, 40),
-        one_line(&report.to_version, 40),
-        one_line(&report.workload, 80)
+        "{servers} Database: {}. Workload: {}.",
+        one_line(&report.database, 80),
+        one_line(&report.workload, 200)
     )
 }
 
@@ -227,7 +240,7 @@ pub(crate) fn coverage_text(coverage: &UpgradeCoverage) -> String {
         text.push_str(&format!(", with {share} of the captured time"));
     }
     text.push_str(&format!(
-        ". On both versions, at least {} had the captured outcome ({})",
+        ". In the run of both versions with the fewest, {} had the captured outcome ({})",
         count(coverage.rehearsed),
         percent(coverage.rehearsed as f64, coverage.statements as f64),
     ));
@@ -302,8 +315,8 @@ fn search_text(search: &SearchCoverage) -> String {
         _ => "captured time",
     };
     let mut text = format!(
-        "Executed or planned alone on both versions: {} of {}, {:.0} % of the {measure}; with a plan for `rehearse upgrade \
-         verify`: {}, {:.0} %.",
+        "Executed or planned alone on both versions: {} of {}, {:.0} % of the {measure}. Plans that `rehearse upgrade verify` can \
+         check after the upgrade: of {} statements, {:.0} %.",
         count(search.examined),
         counted(search.statements, "statement"),
         share(search.examined_share()),
@@ -331,7 +344,9 @@ pub(crate) fn scope_text(report: &UpgradeReport) -> String {
                 .to_owned()
         }
         RehearsalMethod::Target => {
-            "Rehearsed on two servers of the user; their machines and settings are a part of the comparison.".to_owned()
+            "Rehearsed on two servers as they were given: their machines, settings and statistics are a part of the comparison. \
+             What the copies lack and the real upgrade would keep counts against it here."
+                .to_owned()
         }
     }
 }

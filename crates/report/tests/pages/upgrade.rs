@@ -44,6 +44,7 @@ fn regression() -> UpgradeRegression {
         sign: RegressionSign::Slower,
         before: Some(MeasuredFactor {
             ratio: 2.1,
+            measure: None,
             low: Some(1.9),
             high: Some(2.4),
             mean: None,
@@ -53,6 +54,7 @@ fn regression() -> UpgradeRegression {
         old_work: work(1.0, 1.0),
         new_work: work(9.0, 3_120.0),
         remedied_work: work(1.1, 12.0),
+        has_old_plan: false,
         note: None,
         sample_dependence: None,
         remedy: Some(RegressionRemedy {
@@ -202,17 +204,13 @@ fn upgrade_page_of_each_decision_has_its_colour_and_what_to_execute() {
             UpgradeDecision::NoGo,
             "NO-GO: ",
             ("bad", "M12 1"),
-            Some(
-                "Tried with all remedies, which do not suffice: do not execute this list as it is",
-            ),
+            Some("All remedies, which do not suffice for the upgrade: see the reasons above"),
         ),
         (
             UpgradeDecision::Undecided,
             "UNDECIDED: ",
             ("unsure", DIAMOND),
-            Some(
-                "Tried with all remedies, and not decided: rehearse again before you execute this list",
-            ),
+            Some("All remedies, and not decided: rehearse again before you execute this list"),
         ),
     ];
     for (decision, heading, expected, title) in cases {
@@ -230,6 +228,12 @@ fn upgrade_page_of_each_decision_has_its_colour_and_what_to_execute() {
         let is_after_worse = place > page.find("id=\"worse\"");
         assert_eq!(is_after_worse, decision == UpgradeDecision::NoGo);
     }
+    let mut analyzed = report(UpgradeDecision::Undecided);
+    if let Some(proof) = &mut analyzed.remedied {
+        proof.statements = vec!["ANALYZE public.customers".to_owned()];
+    }
+    let title = "ANALYZE is needed in any case; the upgrade is not decided";
+    assert!(upgrade_page::render_html(&analyzed).contains(title));
     let mut blocked = report(UpgradeDecision::GoWithRemedies);
     blocked.remedies[0].before = true;
     assert_eq!(status(&upgrade_page::render_html(&blocked)).0, "unsure");
