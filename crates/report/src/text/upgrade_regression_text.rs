@@ -214,7 +214,7 @@ pub(crate) fn proof_text(proof: &RemedyProof) -> String {
     };
     let errors = proof.errors.iter().filter(|one| one.regression);
     format!(
-        "With all remedies: {effect}; the times of {} of {} compared: {} slower, {} suspected; {} with other rows.{}{}{} Replays: {}.",
+        "With all remedies: {effect}; {} of {} are shown to be slower, faster or the same; {} slower, {} suspected, {} with other rows.{}{}{} Replays: {}.",
         count(proof.evidence.judged),
         counted(proof.evidence.statements(), "statement"),
         count(proof.slower.len() as u64),

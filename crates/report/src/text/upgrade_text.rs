@@ -271,8 +271,8 @@ pub(crate) fn coverage_text(coverage: &UpgradeCoverage) -> String {
 pub(crate) fn evidence_text(report: &UpgradeReport) -> String {
     let evidence = &report.evidence;
     let mut text = format!(
-        "Compared: the times of {} of {} (the others have too few executions or too much noise); the answers of {}, {} of \
-         them by checksum.",
+        "Times: {} of {} are shown to be slower, faster or the same within the margin (the others have too few executions or too \
+         much noise). Answers: those of {} were compared, {} of them by checksum.",
         count(evidence.judged),
         counted(evidence.statements(), "statement"),
         counted(evidence.answers, "execution"),

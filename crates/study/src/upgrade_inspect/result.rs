@@ -253,14 +253,19 @@ const SERVICE_DATABASES: [&str; 5] = [
 impl UncheckedPart {
     /// Whether a finding on this part can block the upgrade.
     pub fn can_block(&self) -> bool {
-        let of_service = |name: &String| SERVICE_DATABASES.contains(&name.as_str());
         !self.on_new_server
             && !self
                 .part
                 .split(": ")
                 .next()
                 .is_some_and(|kind| HARMLESS_PARTS.contains(&kind))
-            && !self.database.as_ref().is_some_and(of_service)
+            && !self.is_of_service()
+    }
+
+    /// Whether it is of a database that a managed service alone reads.
+    pub fn is_of_service(&self) -> bool {
+        let name = self.database.as_deref();
+        name.is_some_and(|name| SERVICE_DATABASES.contains(&name))
     }
 }
 

@@ -325,15 +325,9 @@ fn unseen(result: &UpgradeVerification, seen: usize, unread: usize) -> Vec<Strin
     reasons
 }
 
-/// Whether findings that are to be mended may be missing without this part. A service alone reads its own databases.
+/// Whether findings that are to be mended may be missing without this part.
 fn can_hide_finding(part: &UncheckedPart) -> bool {
-    let of_old_server = UncheckedPart {
-        on_new_server: false,
-        part: String::new(),
-        ..part.clone()
-    };
-    let is_of_service = part.database.is_some() && !of_old_server.can_block();
-    !is_of_service && !UNJUDGED_PARTS.contains(&part.part.as_str())
+    !part.is_of_service() && !UNJUDGED_PARTS.contains(&part.part.as_str())
 }
 
 /// Whether a part is of [`HIDDEN_STATISTICS`]. The names of relations follow the kind.

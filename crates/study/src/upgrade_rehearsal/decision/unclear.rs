@@ -1,7 +1,7 @@
 //! Reasons why a rehearsal shows too little for *go*.
 
-use compare::InconclusiveReason;
 use compare::proof::Verdict;
+use compare::{InconclusiveReason, StatementComparison};
 
 use super::super::data_comparison::DifferingTable;
 use super::super::remedied_side::ONE_ROLE_NOTE;
@@ -52,11 +52,7 @@ pub(super) fn reasons(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<Stri
 
 /// Names the statements that look slower.
 fn suspected(report: &UpgradeReport, outcome: &Outcome<'_>) -> Option<String> {
-    let all = outcome.suspected.iter().map(|one| match &one.sql {
-        Some(sql) => beginning(sql),
-        None => one.fingerprint.to_string(),
-    });
-    let names: Vec<String> = all.collect();
+    let names: Vec<String> = outcome.suspected.iter().map(name).collect();
     looks_slower(&names, with_all(report), &more_time(report))
 }
 
@@ -114,15 +110,28 @@ pub(super) fn looks_slower(names: &[String], replays: &str, advice: &str) -> Opt
         1 => "1 statement looks".to_owned(),
         number => format!("{number} statements look"),
     };
+    Some(format!(
+        "{subject} slower{replays}, and chance could not be ruled out: {}. To decide, {advice}.",
+        joined(names)
+    ))
+}
+
+/// Returns the first names of a list, and the number of the others.
+pub(super) fn joined(names: &[String]) -> String {
     let more = match names.len().saturating_sub(NAMED_MAX) {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
     let named = &names[..names.len().min(NAMED_MAX)];
-    Some(format!(
-        "{subject} slower{replays}, and chance could not be ruled out: {}{more}. To decide, {advice}.",
-        named.join("; ")
-    ))
+    format!("{}{more}", named.join("; "))
+}
+
+/// Returns the beginning of a statement, or its fingerprint if its text is not known.
+pub(super) fn name(statement: &StatementComparison) -> String {
+    match &statement.sql {
+        Some(sql) => beginning(sql),
+        None => statement.fingerprint.to_string(),
+    }
 }
 
 /// Returns the beginning of a statement, in one line.

@@ -4,6 +4,7 @@
 use compare::StatementComparison;
 
 use super::super::result::{RemedyProof, UpgradeReport};
+use super::unclear;
 use crate::upgrade_remedies::{RegressionSign, RemedyStatus, UpgradeRegression};
 
 /// Returns what was found without the remedies, and what the replays with them neither show again nor disprove.
@@ -14,11 +15,16 @@ pub(super) fn reasons(report: &UpgradeReport) -> Vec<String> {
     let mut reasons = Vec::new();
     let slower = report.slower.iter().chain(&report.suspected);
     let slower = slower.filter(|one| is_unsettled(report, with, one));
+    let names: Vec<String> = slower.map(unclear::name).collect();
+    let rest = format!(
+        "the replays with them do not show that the difference is gone: {}. Give more time with --within",
+        unclear::joined(&names)
+    );
     reasons.extend(counted(
-        slower.count(),
+        names.len(),
         "statement is or looks slower without the remedies",
         "statements are or look slower without the remedies",
-        "the replays with them do not show that the difference is gone; give more time with --within",
+        &rest,
     ));
     let errors = report.errors.iter().filter(|one| {
         let mut again = with.errors.iter();
