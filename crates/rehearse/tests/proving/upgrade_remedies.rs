@@ -12,6 +12,7 @@ use super::{captured, validated_as};
 /// `kind` has the value 0 in nearly all rows, which only statistics show.
 const TABLES: &str = "CREATE SEQUENCE ids;
     CREATE TABLE events (id bigserial PRIMARY KEY, body text);
+    CREATE FUNCTION note_visit() RETURNS void LANGUAGE sql AS $$ INSERT INTO events (body) VALUES ('visit') $$;
     CREATE TABLE other (id int PRIMARY KEY, pad text);
     INSERT INTO other SELECT i, repeat('x', 100) FROM generate_series(1, 20000) i;
     CREATE TABLE facts (id int, kind int, pad text);
@@ -21,7 +22,7 @@ const SLOW: &str = "SELECT count(o.pad) FROM facts f JOIN other o USING (id) WHE
 const SEQUENCES: &str = "SELECT (SELECT last_value || ',' || is_called FROM ids) || ' ' ||
     (SELECT last_value || ',' || is_called FROM events_id_seq)";
 
-/// Writes a workload of one session that advances two sequences.
+/// Writes a workload of one session that advances two sequences: by an `INSERT`, or by a query whose function writes.
 fn workload(directory: &Path, writes: bool) -> String {
     let mut log = "2026-03-01 08:59:59.000 UTC [100] LOG:  connection authorized: user=postgres database=postgres\n"
         .to_owned();
@@ -30,6 +31,7 @@ fn workload(directory: &Path, writes: bool) -> String {
             0 if writes => "INSERT INTO events (body) VALUES ('body')",
             1 => "SELECT nextval('ids')",
             2 => SLOW,
+            3 if !writes => "SELECT note_visit()",
             _ => "SELECT count(*) FROM other WHERE id = 7",
         };
         log.push_str(&format!(
@@ -146,6 +148,12 @@ fn search_of_remedies_without_a_restore_only_reads_and_reports_what_was_not_trie
     );
     assert!(
         report["notes"].to_string().contains("only read"),
+        "{report:#}"
+    );
+    // The queries wrote by a function, so that no run but the first had the data of the others.
+    assert_eq!(report["is_restored"], false, "{report:#}");
+    assert!(
+        report["reasons"].to_string().contains("nothing restored"),
         "{report:#}"
     );
     // Each run calls `nextval` 4 times, and the search does not.

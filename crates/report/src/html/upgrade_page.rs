@@ -10,7 +10,8 @@ use crate::text::line::one_line;
 use crate::text::proof_text::statement_text;
 use crate::text::upgrade_inspect_text::{subject, unchecked_text};
 use crate::text::upgrade_regression_text::{
-    execute_title, facts, is_unlisted, may_execute, proof_text, sign_text,
+    SLOWER_ONLY_WITH_REMEDIES, execute_title, facts, is_unlisted, may_execute, proof_text,
+    sign_text,
 };
 use crate::text::upgrade_text::{
     changed_plans, coverage_text, differing_tables, error_text, evidence_text, first_change,
@@ -87,6 +88,8 @@ struct Page {
     restore_errors_of_both: Vec<String>,
     regressions: Vec<Regression>,
     remedied: Option<String>,
+    slower_only_with_remedies: Vec<Regression>,
+    title_of_slower_only: &'static str,
     execute: Vec<String>,
     execute_title: &'static str,
     /// Whether the list is to be executed, or may be after another rehearsal. It comes first then.
@@ -136,6 +139,15 @@ pub fn render_html(report: &UpgradeReport) -> String {
             .map(|one| Regression::of(report, one))
             .collect(),
         remedied: report.remedied.as_ref().map(proof_text),
+        slower_only_with_remedies: (report.remedied.iter())
+            .flat_map(|proof| &proof.slower_only_with_remedies)
+            .map(|one| Regression {
+                // That of the report is the one without remedies.
+                plan: None,
+                ..Regression::of(report, one)
+            })
+            .collect(),
+        title_of_slower_only: SLOWER_ONLY_WITH_REMEDIES,
         execute: (report.remedied.iter().flat_map(|proof| &proof.statements))
             .map(|text| one_line(text, COLUMNS))
             .collect(),

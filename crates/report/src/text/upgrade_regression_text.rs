@@ -19,6 +19,10 @@ const ENTRY_MAX: usize = 300;
 /// Maximum number of entries of a list in a sentence.
 const LISTED_MAX: usize = 5;
 
+/// Title of the statements that only the replays with the remedies show as slower.
+pub(crate) const SLOWER_ONLY_WITH_REMEDIES: &str =
+    "Slower with the remedies, and not found worse without them";
+
 /// Whether a statement is in no entry with a cause.
 pub(crate) fn is_unlisted(report: &UpgradeReport, fingerprint: Fingerprint) -> bool {
     let fingerprint = fingerprint.to_string();
@@ -32,7 +36,25 @@ pub(crate) fn lines(report: &UpgradeReport, width: usize) -> Vec<String> {
     if !report.regressions.is_empty() {
         lines.push("Worse on the new version:".to_owned());
     }
-    for (number, one) in (1..).zip(&report.regressions) {
+    lines.extend(entries(&report.regressions, width));
+    if let Some(proof) = &report.remedied {
+        lines.extend(wrapped(&proof_text(proof), "", "  ", width));
+        let title = format!("{}:", execute_title(report));
+        lines.extend(wrapped(&title, "", "  ", width));
+        let statements = proof.statements.iter();
+        lines.extend(statements.map(|text| format!("  {};", one_line(text, TEXT_MAX))));
+        if !proof.slower_only_with_remedies.is_empty() {
+            lines.push(format!("{SLOWER_ONLY_WITH_REMEDIES}:"));
+        }
+        lines.extend(entries(&proof.slower_only_with_remedies, width));
+    }
+    lines
+}
+
+/// Returns the lines on statements that are worse.
+fn entries(all: &[UpgradeRegression], width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (number, one) in (1..).zip(all) {
         let title = format!("{number}. {}: {}", sign_text(one), one_line(&one.sql, 300));
         lines.extend(wrapped(&title, "  ", "     ", width));
         for text in facts(one) {
@@ -46,13 +68,6 @@ pub(crate) fn lines(report: &UpgradeReport, width: usize) -> Vec<String> {
             let text = one_line(&remedy.risk, TEXT_MAX);
             lines.extend(wrapped(&text, "     ", "       ", width));
         }
-    }
-    if let Some(proof) = &report.remedied {
-        lines.extend(wrapped(&proof_text(proof), "", "  ", width));
-        let title = format!("{}:", execute_title(report));
-        lines.extend(wrapped(&title, "", "  ", width));
-        let statements = proof.statements.iter();
-        lines.extend(statements.map(|text| format!("  {};", one_line(text, TEXT_MAX))));
     }
     lines
 }
@@ -68,7 +83,7 @@ pub(crate) fn execute_title(report: &UpgradeReport) -> &'static str {
             "All remedies, which do not suffice for the upgrade: see the reasons above"
         }
         UpgradeDecision::Undecided if is_analyze_only(report) => {
-            "All remedies: ANALYZE is needed in any case; the upgrade is not decided"
+            "All remedies: ANALYZE is needed, unless the real upgrade keeps the statistics; the upgrade is not decided"
         }
         UpgradeDecision::Undecided => {
             "All remedies, and not decided: rehearse again before you execute this list"
@@ -130,14 +145,11 @@ pub(crate) fn facts(one: &UpgradeRegression) -> Vec<String> {
 
 /// Returns the ratios in the paired replays.
 fn replays(one: &UpgradeRegression) -> Option<String> {
-    let before = one.before.as_ref()?;
-    let after = one.after.as_ref().map_or_else(String::new, |after| {
-        format!(", with the remedies {}", factor_text(after))
-    });
-    Some(format!(
-        "Replays, new / old: {}{after}.",
-        factor_text(before)
-    ))
+    let before = one.before.as_ref().map(factor_text);
+    let after = one.after.as_ref();
+    let after = after.map(|after| format!("with the remedies {}", factor_text(after)));
+    let ratios: Vec<String> = before.into_iter().chain(after).collect();
+    (!ratios.is_empty()).then(|| format!("Replays, new / old: {}.", ratios.join(", ")))
 }
 
 fn factor_text(factor: &MeasuredFactor) -> String {

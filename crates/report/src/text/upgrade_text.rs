@@ -227,7 +227,7 @@ pub(crate) fn measured(report: &UpgradeReport) -> String {
 /// Returns the share of the workload that was replayed.
 pub(crate) fn coverage_text(coverage: &UpgradeCoverage) -> String {
     let mut text = format!(
-        "Coverage: {} of {} were sent to the new version ({})",
+        "Coverage: {} of {} were sent to the new server ({})",
         count(coverage.sent),
         counted(coverage.statements, "execution"),
         percent(coverage.sent as f64, coverage.statements as f64),
@@ -315,7 +315,7 @@ fn search_text(search: &SearchCoverage) -> String {
         _ => "captured time",
     };
     let mut text = format!(
-        "Executed or planned alone on both versions: {} of {}, {:.0} % of the {measure}. Plans that `rehearse upgrade verify` can \
+        "Executed or planned alone on both versions: {} of {} that a planner plans, {:.0} % of the {measure}. Plans that `rehearse upgrade verify` can \
          check after the upgrade: of {} statements, {:.0} %.",
         count(search.examined),
         counted(search.statements, "statement"),
@@ -345,7 +345,8 @@ pub(crate) fn scope_text(report: &UpgradeReport) -> String {
         }
         RehearsalMethod::Target => {
             "Rehearsed on two servers as they were given: their machines, settings and statistics are a part of the comparison. \
-             What the copies lack and the real upgrade would keep counts against it here."
+             If the real upgrade keeps what the copies lack (pg_upgrade to 18 keeps the statistics of columns), differences by that \
+             lack count here and will not be there: make the copies by the method of the real upgrade."
                 .to_owned()
         }
     }

@@ -85,6 +85,7 @@ fn proof() -> RemedyProof {
         blocks: 3,
         slower: vec![slower()],
         suspected: Vec::new(),
+        slower_only_with_remedies: Vec::new(),
         errors: Vec::new(),
         other_rows: 0,
         evidence: RehearsalEvidence::default(),
@@ -232,7 +233,7 @@ fn upgrade_page_of_each_decision_has_its_colour_and_what_to_execute() {
     if let Some(proof) = &mut analyzed.remedied {
         proof.statements = vec!["ANALYZE public.customers".to_owned()];
     }
-    let title = "ANALYZE is needed in any case; the upgrade is not decided";
+    let title = "ANALYZE is needed, unless the real upgrade keeps the statistics; the upgrade is not decided";
     assert!(upgrade_page::render_html(&analyzed).contains(title));
     let mut blocked = report(UpgradeDecision::GoWithRemedies);
     blocked.remedies[0].before = true;
@@ -261,6 +262,40 @@ fn list_of_an_upgrade_without_replays_is_not_to_be_executed() {
         let page = upgrade_page::render_html(&report);
         assert!(page.find("id=\"execute\"") > page.find("id=\"worse\""));
         assert!(page.contains(title));
+    }
+}
+
+#[test]
+fn statement_that_is_slower_only_with_the_remedies_has_its_ratio_and_plan_alone() {
+    let mut report = report(UpgradeDecision::Undecided);
+    let known = regression();
+    let one = UpgradeRegression {
+        sql: "select <note> from orders where customer = $1".to_owned(),
+        sign: RegressionSign::Suspected,
+        before: None,
+        after: known.before,
+        remedied_work: None,
+        remedy: None,
+        status: RemedyStatus::Untried,
+        note: Some("Executed alone, it has another plan: Seq Scan.".to_owned()),
+        tried: Vec::new(),
+        ..known
+    };
+    if let Some(proof) = &mut report.remedied {
+        proof.slower_only_with_remedies = vec![one];
+    }
+    let text = text_of(&report);
+    let page = upgrade_page::render_html(&report).replace("&#60;", "<");
+    let page = page.replace("&#62;", ">");
+    for expected in [
+        "Slower with the remedies, and not found worse without them",
+        "select <note> from orders",
+        "Executed alone, it has another plan: Seq Scan.",
+        "Replays, new / old: with the remedies × 2.10 (1.90 – 2.40).",
+        "Alone: old 1.00 ms, 1 page read, new 9.00 ms, 3,120 pages read.",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+        assert!(page.contains(expected), "{expected}");
     }
 }
 

@@ -148,6 +148,7 @@ fn judge(report: &UpgradeReport, has_equal_hosts: bool) -> (UpgradeDecision, Vec
         let is_proved = has_equal_hosts || objections.iter().any(|one| !one.is_time);
         let mut reasons: Vec<String> = objections.into_iter().map(|one| one.text).collect();
         reasons.extend((!with_remedies.is_empty()).then(|| with_remedies.trim().to_owned()));
+        reasons.extend(unclear::unrestored(report));
         return match is_proved {
             true => (UpgradeDecision::NoGo, reasons),
             false => (UpgradeDecision::Undecided, reasons),
@@ -178,19 +179,21 @@ fn judge(report: &UpgradeReport, has_equal_hosts: bool) -> (UpgradeDecision, Vec
 /// Describes what the replays show in favour of the upgrade.
 fn shown(outcome: &Outcome<'_>, margin: f64) -> String {
     let evidence = outcome.evidence;
-    let judged = format!(
-        "{} of {} statements could be judged separately.",
-        evidence.judged,
-        evidence.statements()
-    );
+    let judged = match evidence.judged {
+        0 => "No single statement has enough executions to be judged: a rare one may be slower."
+            .to_owned(),
+        judged => format!(
+            "{judged} of {} statements could be judged separately.",
+            evidence.statements()
+        ),
+    };
     let high = outcome.effect.map(|effect| format!("{:.2}", effect.high));
     let high = high.as_deref().unwrap_or("unknown");
     let is_hidden = outcome.verdict == Some(Verdict::NotProven) && !outcome.is_no_slower(margin);
     match is_hidden {
         true if evidence.judged == 0 => format!(
-            "No statement had enough executions to be judged separately. None fails more often or returns other rows, and the \
-             work of the runs is the same. Their total response time, new / old, is at most × {high}; the noise of the machine \
-             hides smaller changes."
+            "{judged} None fails more often or returns other rows, and the work of the runs is the same. Their total response \
+             time, new / old, is at most × {high}; the noise of the machine hides smaller changes."
         ),
         true if evidence.is_disturbed => format!(
             "No statement that could be judged is slower, none fails more often or returns other rows, and the work of the \
@@ -202,7 +205,7 @@ fn shown(outcome: &Outcome<'_>, margin: f64) -> String {
              old, which is at most × {high}. {judged}"
         ),
         false => format!(
-            "Response times, errors and answers of the workload are no worse on the new version. The total response time, \
+            "Response times, errors and answers of the workload are no worse on the new server. The total response time, \
              new / old, is at most × {high}. {judged}"
         ),
     }

@@ -9,10 +9,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use clock::{Clock, SystemClock};
-use compare::{Comparison, Finding, TimesComparison};
+use compare::Comparison;
 use serde::{Deserialize, Serialize};
 use sql::Fingerprint;
-use statistics::Measure;
 use workload::{Literals, WorkloadReader};
 
 use super::assemble::work;
@@ -22,8 +21,10 @@ use super::remedied_side::{ONE_ROLE_NOTE, RemediedServers};
 use super::remedy_status::status;
 use super::result::RemedyProof;
 use super::search_servers::{PROOF, SearchServers};
+use super::slower_with_remedies::slower_with_remedies;
+use super::statement_factors::{first_factors, median_factors};
 use super::time_needed::REPLAYS_SHARE;
-use super::{FinishProof, MARGIN, PreparedServers, UpgradeRequest, proof_request, search_servers};
+use super::{FinishProof, PreparedServers, UpgradeRequest, proof_request, search_servers};
 use crate::environment::MissingSetting;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -34,8 +35,8 @@ use crate::proof::{
     perform_proof,
 };
 use crate::upgrade_remedies::{
-    MeasuredFactor, RegressionSign, RemedySearch, RemedySearchResult, RemedyStatus,
-    UpgradeRegression, search_remedies,
+    RegressionSign, RemedySearch, RemedySearchResult, RemedyStatus, UpgradeRegression,
+    search_remedies,
 };
 use crate::upgrade_verify::{KnownFindings, UpgradeExpectations};
 
@@ -157,7 +158,13 @@ impl RemedyInputs<'_> {
         }
         if !searched.found.script().is_empty() {
             match self.prove(&mut searched, display, finish) {
-                Ok(proved) => {
+                Ok(mut proved) => {
+                    let with = proved.comparison.as_ref().map(first_factors);
+                    proved.proof.slower_only_with_remedies = slower_with_remedies(
+                        &proved.proof,
+                        &searched.found,
+                        (&factors, &with.unwrap_or_default()),
+                    );
                     let blocks = proved.proof.blocks;
                     found
                         .notes
@@ -193,18 +200,15 @@ impl RemedyInputs<'_> {
         let limit = self.request.within.mul_f64(SEARCH_SHARE);
         let limit = limit.clamp(SEARCH_MIN, SEARCH_MAX);
         let signs = signs_of(side);
-        let is_done = |known: &SearchFile| {
-            known.signs == signs_by_text(&signs)
-                && (!known.found.lacks_time() || limit.as_secs_f64() <= known.limit_s)
-        };
+        let texts = signs_by_text(&signs);
         let mut known = match self.read_search(&file)? {
-            Some(known) if is_done(&known) => return Ok((known, false)),
+            Some(known) if known.is_done(&texts, limit) => return Ok((known, false)),
             Some(known) => known,
             None => SearchFile::default(),
         };
         let is_continued = known.limit_s > 0.0;
         let remedies = known.found.script();
-        known.forget_other_signs(&signs_by_text(&signs));
+        known.forget_other_signs(&texts);
         let left = limit.saturating_sub(Duration::from_secs_f64(known.search_s));
         let clock = SystemClock::start();
         let begun_ns = clock.now_ns();
@@ -218,7 +222,7 @@ impl RemedyInputs<'_> {
             found,
             limit_s: limit.as_secs_f64(),
             search_s: known.search_s + (clock.now_ns() - begun_ns) as f64 / 1e9,
-            signs: signs_by_text(&signs),
+            signs: texts,
             missing_settings,
         };
         let text = serde_json::to_string_pretty(&searched).expect("plain data");
@@ -320,8 +324,7 @@ impl RemedyInputs<'_> {
         let side = report.sides.into_iter().next();
         let side = side.ok_or_else(|| Failure::could_not("no round of runs was completed"))?;
         let comparison = compare_side(&journal, (1, side.is_harmful), Literals::Hidden)?;
-        let medians = |comparison: &Comparison| factors(comparison, |_| Measure::Median);
-        let after = comparison.as_ref().map(medians).unwrap_or_default();
+        let after = comparison.as_ref().map(median_factors).unwrap_or_default();
         let evidence = RehearsalEvidence::new(&journal, Some(&side), comparison.as_ref());
         for one in &mut searched.found.regressions {
             one.after = after.get(&one.fingerprint).copied();
@@ -343,6 +346,7 @@ impl RemedyInputs<'_> {
             blocks: side.blocks,
             slower: side.slower,
             suspected: side.suspected,
+            slower_only_with_remedies: Vec::new(),
             errors: side.errors,
             proof: self.request.output.join(PROOF).display().to_string(),
         };
@@ -355,6 +359,11 @@ impl RemedyInputs<'_> {
 }
 
 impl SearchFile {
+    /// Whether the search was made for what the replays show, and more time would not examine more.
+    fn is_done(&self, signs: &BTreeMap<String, RegressionSign>, limit: Duration) -> bool {
+        self.signs == *signs && (!self.found.lacks_time() || limit.as_secs_f64() <= self.limit_s)
+    }
+
     /// Removes the statements of which the replays show something else now, so that they are examined again.
     fn forget_other_signs(&mut self, signs: &BTreeMap<String, RegressionSign>) {
         let known = std::mem::take(&mut self.signs);
@@ -396,41 +405,6 @@ fn limits(blocks: u32, notes: &[String], known: &[String]) -> Vec<String> {
     limits
 }
 
-/// Returns the ratio of each statement, by fingerprint: of the measure that its finding or suspicion rests on.
-fn first_factors(comparison: &Comparison) -> HashMap<String, MeasuredFactor> {
-    factors(comparison, |times| first_measure(times, MARGIN))
-}
-
-/// Returns the measure that a finding of *slower* rests on, or the first one that is clear of the margin and may be chance; otherwise
-/// the median.
-fn first_measure(times: &TimesComparison, margin: f64) -> Measure {
-    let is_clear = |measure: &Measure| {
-        let found = times.ratio(*measure).and_then(|found| found.interval);
-        found.is_some_and(|interval| interval.low > 1.0 + margin)
-    };
-    let mut measures = [Measure::Median, Measure::Mean, Measure::P99].into_iter();
-    match times.finding {
-        Finding::Slower { measure } => measure,
-        Finding::InsufficientData { .. } => measures.find(is_clear).unwrap_or(Measure::Median),
-        Finding::Faster { .. } | Finding::Same => Measure::Median,
-    }
-}
-
-/// Returns the ratio of each statement, by fingerprint, of this measure.
-fn factors(
-    comparison: &Comparison,
-    measure_of: impl Fn(&TimesComparison) -> Measure,
-) -> HashMap<String, MeasuredFactor> {
-    let all = comparison.statements.iter();
-    all.filter_map(|one| {
-        let measure = measure_of(&one.service);
-        let found = one.service.ratio(measure)?;
-        let factor = MeasuredFactor::new(measure, found, one.service.mean_ratio);
-        Some((one.fingerprint.to_string(), factor))
-    })
-    .collect()
-}
-
 fn write(file: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(file, text)
         .map_err(|error| Failure::could_not(format!("cannot write to {}: {error}", file.display())))
@@ -459,10 +433,14 @@ mod tests {
             ]),
             ..SearchFile::default()
         };
-        known.forget_other_signs(&signs([
+        known.limit_s = 20.0;
+        let day = Duration::from_secs(86_400);
+        let later = signs([
             ("same", RegressionSign::Slower),
             ("newly slower", RegressionSign::Slower),
-        ]));
+        ]);
+        assert!(known.is_done(&known.signs, day) && !known.is_done(&later, day));
+        known.forget_other_signs(&later);
         let left = serde_json::to_value(&known.found).unwrap();
         let left = left["statements"].as_array().unwrap();
         let left: Vec<&str> = left
@@ -470,6 +448,21 @@ mod tests {
             .map(|one| one["fingerprint"].as_str().unwrap())
             .collect();
         assert_eq!(left, ["same", "never"]);
+    }
+
+    #[test]
+    fn search_that_lacked_time_is_done_only_with_as_little_time() {
+        let mut found = serde_json::to_value(RemedySearchResult::default()).unwrap();
+        found["statements"] = serde_json::json!([
+            {"fingerprint": "1", "captured_us": 1, "examination": "no_time"}
+        ]);
+        let known = SearchFile {
+            found: serde_json::from_value(found).unwrap(),
+            limit_s: 20.0,
+            ..SearchFile::default()
+        };
+        let is_done = |s| known.is_done(&BTreeMap::new(), Duration::from_secs(s));
+        assert_eq!([19, 20, 21].map(is_done), [true, true, false]);
     }
 
     #[test]

@@ -100,6 +100,8 @@ pub struct RemedyProof {
     pub slower: Vec<StatementComparison>,
     /// Statements that look slower, for which chance could not be ruled out.
     pub suspected: Vec<StatementComparison>,
+    /// Those of both lists that are no regression without the remedies, with what was seen of them alone. No remedy was searched.
+    pub slower_only_with_remedies: Vec<UpgradeRegression>,
     /// Errors that changed.
     pub errors: Vec<ErrorChange>,
     /// Number of statements with other rows or values.

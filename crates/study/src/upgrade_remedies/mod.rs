@@ -13,6 +13,7 @@
 //! tried. Statements that reach outside of their transaction are not executed.
 
 mod answers;
+mod candidate_trials;
 mod candidates;
 mod coverage;
 mod expected_plans;
@@ -27,8 +28,9 @@ mod statement_search;
 #[cfg(test)]
 mod tests;
 mod trial;
+mod work_of_both;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use clock::{Clock, SystemClock};
@@ -54,6 +56,7 @@ pub use result::{
 pub(crate) use setting_candidates::setting_statement;
 use statement_search::{Side, StatementSearch};
 pub(crate) use trial::{has_more_blocks, is_near, may_be_worse};
+pub(crate) use work_of_both::WorkOfBoth;
 
 /// Share of the time in which statements are measured before missing objects are put in place.
 const MEASURING_SHARE: f64 = 0.35;
@@ -101,6 +104,10 @@ pub(crate) struct RemedySearchResult {
     pub(crate) missing: Vec<RegressionRemedy>,
     /// Plans on the new server with the remedies.
     pub(crate) plans: Vec<ExpectedPlans>,
+    /// Work of the statements that were compared alone, by fingerprint; `None` for those that were not executed, since their
+    /// plans are the same on both servers.
+    #[serde(default)]
+    pub(crate) works: BTreeMap<String, Option<WorkOfBoth>>,
     /// Statements of the captured database.
     statements: Vec<SearchedStatement>,
     /// Limits that the examined statements have, in sentences.
@@ -124,6 +131,7 @@ impl RemedySearchResult {
     /// Forgets the statements with these fingerprints, so that a search that continues examines them again.
     pub(crate) fn forget(&mut self, is_stale: impl Fn(&str) -> bool) {
         self.statements.retain(|one| !is_stale(&one.fingerprint));
+        self.works.retain(|fingerprint, _| !is_stale(fingerprint));
     }
 
     /// Whether more time would examine more statements.

@@ -11,19 +11,17 @@ use sql::{Fingerprint, StatementClass};
 use workload::StatementText;
 
 use super::answers::compare_answers;
-use super::candidates::{Candidate, SlowStatement, candidates};
 use super::coverage::{Examination, SearchedStatement};
 use super::planning_state::{PlanningState, read_settings};
 use super::result::{RegressionRemedy, RegressionSign, RemedyStatus, TrialWork, UpgradeRegression};
 use super::trial::{
-    Baseline, Effect, MeasuredSets, effect, is_near, is_risk_only, is_worse, may_be_worse, measure,
-    try_candidate,
+    Baseline, MeasuredSets, is_near, is_risk_only, is_worse, may_be_worse, measure,
 };
+use super::work_of_both::WorkOfBoth;
 use super::{CapturedStatement, RemedySearch, RemedySearchResult, TrialAccess};
 use crate::cause_experiments::{
     PlanTables, PlanningMode, TrialConnection, TrialPlace, TrialSession, is_executable,
 };
-use crate::environment::quote_literal;
 
 /// First version in which a prepared statement can be planned for any values on request.
 const VERSION_12: u32 = 120_000;
@@ -70,14 +68,14 @@ pub(super) struct StatementSearch<'a> {
     /// Executions on the new server before that.
     pub(super) measured_before: HashMap<Fingerprint, MeasuredSets>,
     /// Remedies of the statements before.
-    chosen: Vec<RegressionRemedy>,
+    pub(super) chosen: Vec<RegressionRemedy>,
     pub(super) result: RemedySearchResult,
     /// Statements that a search before examined.
     known: HashSet<String>,
     /// Number of queries whose answers were not compared.
     uncompared: u64,
     /// Whether the time ended before the statement was examined completely.
-    has_lacked_time: bool,
+    pub(super) has_lacked_time: bool,
 }
 
 impl<'a> StatementSearch<'a> {
@@ -106,6 +104,7 @@ impl<'a> StatementSearch<'a> {
                 regressions: known.regressions,
                 statements: known.statements,
                 findings: known.findings,
+                works: known.works,
                 ..RemedySearchResult::default()
             },
             known: fingerprints,
@@ -285,6 +284,7 @@ impl<'a> StatementSearch<'a> {
         let mode = self.mode(sets)?;
         let before = self.measured_before.remove(&text.fingerprint);
         if sign.is_none() && before.is_none() && !self.has_other_plan(sets, mode)? {
+            self.keep_work(text, None);
             return Ok(None);
         }
         let old = measure(&mut self.old.connection, sets, mode)?;
@@ -292,6 +292,7 @@ impl<'a> StatementSearch<'a> {
         if new.sets.len() != old.sets.len() {
             return Err("an execution fails on the new server".to_owned());
         }
+        self.keep_work(text, Some(WorkOfBoth::new(&old, &new)));
         let (old_work, new_work) = (old.work(), new.work());
         let before = before.filter(|one| one.sets.len() == old.sets.len());
         let first_work = before.as_ref().map_or(new_work, MeasuredSets::work);
@@ -373,6 +374,12 @@ impl<'a> StatementSearch<'a> {
         Ok(Some(found))
     }
 
+    /// Keeps what was seen of a statement. That of its first executions counts.
+    fn keep_work(&mut self, text: &StatementText, work: Option<WorkOfBoth>) {
+        let fingerprint = text.fingerprint.to_string();
+        self.result.works.entry(fingerprint).or_insert(work);
+    }
+
     /// Notes that a statement reads more blocks in about the same time.
     fn note_risk(&mut self, text: &StatementText, old: TrialWork, new: TrialWork) {
         self.result.findings.push(format!(
@@ -428,65 +435,6 @@ impl<'a> StatementSearch<'a> {
         Ok(old.into_iter().zip(plans(&mut self.new)?).collect())
     }
 
-    /// Tries the candidates until one restores the work of the old server. Of those that only help, the best counts.
-    fn try_candidates(
-        &mut self,
-        states: (&PlanningState, &PlanningState),
-        (baseline, tables): (&Baseline<'_>, &PlanTables),
-        found: &mut UpgradeRegression,
-    ) {
-        let (old, new) = baseline.works();
-        let newly_compiled =
-            baseline.new.compilation_ms() > 0.0 && baseline.old.compilation_ms() == 0.0;
-        let plan_of = |measured: &MeasuredSets| measured.times[baseline.new.slowest()].plan.clone();
-        let (old_plan, new_plan) = (plan_of(baseline.old), plan_of(baseline.new));
-        let statement = SlowStatement {
-            old: &old_plan,
-            new: &new_plan,
-            tables,
-            newly_compiled,
-            chosen: &self.chosen,
-        };
-        let mut best: Option<(f64, Candidate, TrialWork, bool)> = None;
-        let accepted = self.accepted_settings();
-        for mut candidate in candidates(states, &statement) {
-            if self.new.connection.is_time_over() {
-                self.has_lacked_time = true;
-                found.note = Some(
-                    "There was no time to try all candidates; give more with --within.".to_owned(),
-                );
-                break;
-            }
-            let access = self.request.access;
-            candidate.trial.splice(0..0, accepted.iter().cloned());
-            let tried = try_candidate((&mut self.new.connection, access), &candidate, baseline);
-            let (work, has_old_plan) = (tried.work, tried.has_old_plan);
-            found.tried.push(tried);
-            let Some(work) = work else { continue };
-            let effect = effect((old, new), work, has_old_plan);
-            if effect == Effect::Useless {
-                continue;
-            }
-            let left = match new.blocks > 1.15 * old.blocks {
-                true => work.blocks / new.blocks.max(1.0),
-                false => work.ms / new.ms.max(f64::MIN_POSITIVE),
-            };
-            if best.as_ref().is_none_or(|(least, ..)| left < 0.85 * least) {
-                best = Some((left, candidate, work, has_old_plan));
-            }
-            if effect == Effect::Restored {
-                break;
-            }
-        }
-        if let Some((_, candidate, work, has_old_plan)) = best {
-            self.choose(&candidate.remedy);
-            found.has_old_plan = has_old_plan;
-            found.remedy = Some(candidate.remedy);
-            found.remedied_work = Some(work);
-            found.status = RemedyStatus::Screened;
-        }
-    }
-
     /// Gives the following steps the time until then.
     pub(super) fn extend_time(&mut self, deadline_ns: i64) {
         self.old.connection.set_deadline(deadline_ns);
@@ -520,26 +468,6 @@ impl<'a> StatementSearch<'a> {
         }
         self.result.notes = notes;
         self.result
-    }
-
-    /// Returns the settings of accepted remedies that are in force for the role of the session.
-    pub(super) fn accepted_settings(&self) -> Vec<String> {
-        let role = self.new.connection.role();
-        let is_in_force =
-            |one: &&RegressionRemedy| one.role.as_deref().is_none_or(|wanted| wanted == role);
-        let mut settings: Vec<&RegressionRemedy> = self.chosen.iter().filter(is_in_force).collect();
-        // Those of a role override those of the database.
-        settings.sort_by_key(|one| one.role.is_some());
-        let settings = settings.iter().filter_map(|one| one.setting.as_ref());
-        settings
-            .map(|(name, value)| format!("SET LOCAL {name} = {}", quote_literal(value)))
-            .collect()
-    }
-
-    fn choose(&mut self, remedy: &RegressionRemedy) {
-        if !self.chosen.contains(remedy) {
-            self.chosen.push(remedy.clone());
-        }
     }
 }
 

@@ -182,6 +182,7 @@ fn proof(verdict: Verdict, other_rows: u64) -> RemedyProof {
         blocks: 3,
         slower: Vec::new(),
         suspected: Vec::new(),
+        slower_only_with_remedies: Vec::new(),
         errors: Vec::new(),
         other_rows,
         evidence: evidence(),

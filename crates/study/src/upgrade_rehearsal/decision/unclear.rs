@@ -371,14 +371,15 @@ fn answers(report: &UpgradeReport, outcome: &Outcome<'_>) -> Vec<String> {
     if evidence.inconclusive == Some(InconclusiveReason::RowsOfAnotherMoment) {
         reasons.push("Errors show that both servers hold rows of different moments.".to_owned());
     }
-    if !report.is_restored {
-        reasons.push(
-            "The workload writes, and nothing restored the data before each run: runs on the old version and on the new one \
-             found different data. Give --restore or --template."
-                .to_owned(),
-        );
-    }
+    reasons.extend(unrestored(report));
     reasons
+}
+
+/// States that runs wrote and found the data of other runs.
+pub(super) fn unrestored(report: &UpgradeReport) -> Option<String> {
+    let text = "The workload writes, and nothing restored the data before each run: runs on the old version and on the new one \
+                found different data. Give --restore or --template.";
+    (!report.is_restored).then(|| text.to_owned())
 }
 
 fn data(report: &UpgradeReport) -> Vec<String> {

@@ -57,7 +57,7 @@ fn reason_without_a_statement_that_could_be_judged_names_none_as_good() {
     assert!(shown(3).contains(good), "{}", shown(3));
     let text = shown(0);
     assert!(!text.contains(good), "{text}");
-    assert!(text.contains("No statement had enough") && text.contains("at most × 1.40"));
+    assert!(text.contains("No single statement has enough") && text.contains("at most × 1.40"));
 }
 
 #[test]
@@ -151,4 +151,16 @@ fn response_time_that_is_not_slower_needs_no_proof_that_it_is_the_same() {
     assert_eq!(decision, UpgradeDecision::Go, "{reasons:?}");
     assert!(reasons[0].contains("are no worse"), "{reasons:?}");
     assert_eq!(with_effect(1.06).0, UpgradeDecision::Undecided);
+}
+
+#[test]
+fn no_go_states_that_nothing_restored_the_data() {
+    let mut report = report(Some(Verdict::Lost));
+    for (is_restored, has_reason) in [(true, false), (false, true)] {
+        report.is_restored = is_restored;
+        let (decision, reasons) = decide(&report);
+        assert_eq!(decision, UpgradeDecision::NoGo);
+        let reasons = reasons.concat();
+        assert_eq!(reasons.contains("Give --restore"), has_reason, "{reasons}");
+    }
 }
