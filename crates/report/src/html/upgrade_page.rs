@@ -10,8 +10,8 @@ use crate::text::line::one_line;
 use crate::text::proof_text::statement_text;
 use crate::text::upgrade_inspect_text::{subject, unchecked_text};
 use crate::text::upgrade_regression_text::{
-    SLOWER_ONLY_WITH_REMEDIES, execute_title, facts, is_unlisted, may_execute, proof_text,
-    sign_text,
+    SLOWER_ONLY_WITH_REMEDIES, execute_title, facts, facts_without_search, is_unlisted,
+    may_execute, proof_text, sign_text,
 };
 use crate::text::upgrade_text::{
     changed_plans, coverage_text, differing_tables, error_text, evidence_text, first_change,
@@ -144,6 +144,7 @@ pub fn render_html(report: &UpgradeReport) -> String {
             .map(|one| Regression {
                 // That of the report is the one without remedies.
                 plan: None,
+                facts: facts_without_search(one),
                 ..Regression::of(report, one)
             })
             .collect(),

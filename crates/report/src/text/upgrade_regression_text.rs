@@ -36,7 +36,7 @@ pub(crate) fn lines(report: &UpgradeReport, width: usize) -> Vec<String> {
     if !report.regressions.is_empty() {
         lines.push("Worse on the new version:".to_owned());
     }
-    lines.extend(entries(&report.regressions, width));
+    lines.extend(entries(&report.regressions, facts, width));
     if let Some(proof) = &report.remedied {
         lines.extend(wrapped(&proof_text(proof), "", "  ", width));
         let title = format!("{}:", execute_title(report));
@@ -46,13 +46,18 @@ pub(crate) fn lines(report: &UpgradeReport, width: usize) -> Vec<String> {
         if !proof.slower_only_with_remedies.is_empty() {
             lines.push(format!("{SLOWER_ONLY_WITH_REMEDIES}:"));
         }
-        lines.extend(entries(&proof.slower_only_with_remedies, width));
+        let slower = &proof.slower_only_with_remedies;
+        lines.extend(entries(slower, facts_without_search, width));
     }
     lines
 }
 
 /// Returns the lines on statements that are worse.
-fn entries(all: &[UpgradeRegression], width: usize) -> Vec<String> {
+fn entries(
+    all: &[UpgradeRegression],
+    facts: fn(&UpgradeRegression) -> Vec<String>,
+    width: usize,
+) -> Vec<String> {
     let mut lines = Vec::new();
     for (number, one) in (1..).zip(all) {
         let title = format!("{number}. {}: {}", sign_text(one), one_line(&one.sql, 300));
@@ -83,7 +88,7 @@ pub(crate) fn execute_title(report: &UpgradeReport) -> &'static str {
             "All remedies, which do not suffice for the upgrade: see the reasons above"
         }
         UpgradeDecision::Undecided if is_analyze_only(report) => {
-            "All remedies: ANALYZE is needed, unless the real upgrade keeps the statistics; the upgrade is not decided"
+            "All remedies: ANALYZE is needed, unless the real upgrade keeps these statistics; the upgrade is not decided"
         }
         UpgradeDecision::Undecided => {
             "All remedies, and not decided: rehearse again before you execute this list"
@@ -122,6 +127,21 @@ pub(crate) fn sign_text(one: &UpgradeRegression) -> &'static str {
 
 /// Returns cause, measurements and status in sentences.
 pub(crate) fn facts(one: &UpgradeRegression) -> Vec<String> {
+    let mut facts = measured_facts(one);
+    facts.push(status_text(one));
+    facts
+}
+
+/// Returns the measurements of a statement that only the replays with the remedies show as slower.
+pub(crate) fn facts_without_search(one: &UpgradeRegression) -> Vec<String> {
+    let mut facts = measured_facts(one);
+    facts.push(
+        "No remedy was searched, since only the replays with the remedies show it.".to_owned(),
+    );
+    facts
+}
+
+fn measured_facts(one: &UpgradeRegression) -> Vec<String> {
     let mut facts = Vec::new();
     if let Some(remedy) = &one.remedy {
         facts.push(format!("Cause: {}", one_line(&remedy.cause, TEXT_MAX)));
@@ -139,7 +159,6 @@ pub(crate) fn facts(one: &UpgradeRegression) -> Vec<String> {
         }
         facts.push(format!("{text}."));
     }
-    facts.push(status_text(one));
     facts
 }
 

@@ -5,7 +5,9 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use clock::monotonic_ns;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid,
+};
 
 use crate::interrupt::Interrupt;
 use crate::running_commands::RunningCommand;
@@ -67,14 +69,19 @@ fn waits_for_terminal(child: &Child) -> bool {
     signal.is_some_and(|signal| terminal.contains(&signal))
 }
 
-/// Ends the command and the programs of its process group. A server that it started has a group of its own.
+/// Ends the command and the programs of its process group. All of them have the time to clean up: a shell exits before its `pg_dump`
+/// has cancelled the query that waits for a lock. A server that it started has a group of its own.
 fn end_group(child: &mut Child, clean_up_time: Duration) {
     let group = Pid::from_child(child);
     let _ = kill_process_group(group, Signal::TERM);
     // A stopped process handles the signal only when it continues.
     let _ = kill_process_group(group, Signal::CONT);
     let until_ns = monotonic_ns().saturating_add(nanoseconds(clean_up_time));
-    while matches!(child.try_wait(), Ok(None)) && monotonic_ns() < until_ns {
+    // The command itself leaves the group when it is waited for.
+    let is_running = |child: &mut Child| {
+        matches!(child.try_wait(), Ok(None)) || test_kill_process_group(group).is_ok()
+    };
+    while is_running(child) && monotonic_ns() < until_ns {
         std::thread::sleep(POLL);
     }
     let _ = kill_process_group(group, Signal::KILL);
@@ -83,4 +90,38 @@ fn end_group(child: &mut Child, clean_up_time: Duration) {
 
 fn nanoseconds(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Stdio;
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    #[test]
+    fn program_of_a_shell_that_exits_first_has_time_to_clean_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let ready = directory.path().join("ready");
+        let program = "trap \"sleep 0.5; touch cleaned; exit\" TERM; touch ready; while :; do sleep 0.1; done";
+        let script = format!("trap 'exit 143' TERM; sh -c '{program}' & wait");
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &script])
+            .current_dir(directory.path())
+            .stdin(Stdio::null());
+        let interrupt = Interrupt::default();
+        let end = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ready.exists() {
+                    std::thread::sleep(POLL);
+                }
+                interrupt.flag().store(true, Ordering::Relaxed);
+            });
+            let patience = Duration::from_secs(30);
+            run_group((&mut command, "a test"), &interrupt, patience, patience)
+        });
+        assert!(matches!(end, Ok(CommandEnd::Stopped)), "{end:?}");
+        assert!(directory.path().join("cleaned").exists());
+    }
 }

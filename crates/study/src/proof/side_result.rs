@@ -158,11 +158,20 @@ impl ProofJournal {
         side: usize,
         number_of: &dyn Fn(&ProofNumbers) -> Option<f64>,
     ) -> Vec<PairedBlock> {
+        self.blocks_by_run(side, &|one| number_of(&one.numbers))
+    }
+
+    /// Returns a number of each run as [`Self::blocks_with`] does. It may come from the run's file.
+    pub(crate) fn blocks_by_run(
+        &self,
+        side: usize,
+        number_of: &dyn Fn(&ProofRecord) -> Option<f64>,
+    ) -> Vec<PairedBlock> {
         let of = |block: u32, side: usize| -> Option<[f64; RUNS]> {
             let runs = self
                 .records()
                 .filter(|one| one.trial.block == block && one.trial.side == side);
-            let found: Option<Vec<f64>> = runs.map(|one| number_of(&one.numbers)).collect();
+            let found: Option<Vec<f64>> = runs.map(number_of).collect();
             found?.try_into().ok()
         };
         let blocks = (1..).map_while(|block| {

@@ -141,7 +141,11 @@ fn judge(report: &UpgradeReport, has_equal_hosts: bool) -> (UpgradeDecision, Vec
     if has_only_screened(report) && is_otherwise_good(report, &outcome) {
         let reason = unclear::unproved(report).join(" ");
         let reason = format!("{with_remedies}{reason}");
-        return (UpgradeDecision::Undecided, vec![reason]);
+        let unrestored = unclear::unrestored(report);
+        return (
+            UpgradeDecision::Undecided,
+            std::iter::once(reason).chain(unrestored).collect(),
+        );
     }
     let objections = against(report, &outcome);
     if !objections.is_empty() {
@@ -180,7 +184,7 @@ fn judge(report: &UpgradeReport, has_equal_hosts: bool) -> (UpgradeDecision, Vec
 fn shown(outcome: &Outcome<'_>, margin: f64) -> String {
     let evidence = outcome.evidence;
     let judged = match evidence.judged {
-        0 => "No single statement has enough executions to be judged: a rare one may be slower."
+        0 => "No single statement could be judged (too few executions or too much noise): one may be slower."
             .to_owned(),
         judged => format!(
             "{judged} of {} statements could be judged separately.",

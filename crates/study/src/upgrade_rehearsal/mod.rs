@@ -25,6 +25,7 @@ mod host_speed;
 mod isolation;
 mod own_servers;
 mod private_servers;
+mod rare_statements;
 mod rehearsal_plan;
 mod remedied_side;
 mod remedy_proof;

@@ -4,7 +4,7 @@
 //! The result of the search stays in the rehearsal's directory, so that a resumed proof has the same remedies.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use workload::{Literals, WorkloadReader};
 
 use super::assemble::work;
 use super::evidence::RehearsalEvidence;
+use super::rare_statements::rare_factors;
 use super::rehearsal_plan::RehearsalPlan;
 use super::remedied_side::{ONE_ROLE_NOTE, RemediedServers};
 use super::remedy_status::status;
@@ -35,8 +36,8 @@ use crate::proof::{
     perform_proof,
 };
 use crate::upgrade_remedies::{
-    RegressionSign, RemedySearch, RemedySearchResult, RemedyStatus, UpgradeRegression,
-    search_remedies,
+    MeasuredFactor, RegressionSign, RemedySearch, RemedySearchResult, RemedyStatus,
+    UpgradeRegression, search_remedies,
 };
 use crate::upgrade_verify::{KnownFindings, UpgradeExpectations};
 
@@ -163,6 +164,7 @@ impl RemedyInputs<'_> {
                     proved.proof.slower_only_with_remedies = slower_with_remedies(
                         &proved.proof,
                         &searched.found,
+                        &signs_of(side),
                         (&factors, &with.unwrap_or_default()),
                     );
                     let blocks = proved.proof.blocks;
@@ -324,7 +326,12 @@ impl RemedyInputs<'_> {
         let side = report.sides.into_iter().next();
         let side = side.ok_or_else(|| Failure::could_not("no round of runs was completed"))?;
         let comparison = compare_side(&journal, (1, side.is_harmful), Literals::Hidden)?;
-        let after = comparison.as_ref().map(median_factors).unwrap_or_default();
+        let mut after = comparison.as_ref().map(median_factors).unwrap_or_default();
+        after.extend(rare_factors(
+            &journal,
+            1,
+            &without_interval(&searched.found, &after),
+        )?);
         let evidence = RehearsalEvidence::new(&journal, Some(&side), comparison.as_ref());
         for one in &mut searched.found.regressions {
             one.after = after.get(&one.fingerprint).copied();
@@ -370,6 +377,20 @@ impl SearchFile {
         self.found
             .forget(|fingerprint| known.get(fingerprint) != signs.get(fingerprint));
     }
+}
+
+/// Returns the statements that are worse and have no interval in these ratios, by fingerprint.
+fn without_interval<'a>(
+    found: &'a RemedySearchResult,
+    factors: &HashMap<String, MeasuredFactor>,
+) -> BTreeSet<&'a str> {
+    let all = found.regressions.iter().map(|one| one.fingerprint.as_str());
+    let has_interval = |one: &&str| {
+        factors
+            .get(*one)
+            .is_some_and(|factor| factor.high.is_some())
+    };
+    all.filter(|one| !has_interval(one)).collect()
 }
 
 fn is_harmful(side: Option<&ProofSideReport>) -> bool {
@@ -422,6 +443,7 @@ mod tests {
         });
         let mut found = serde_json::to_value(RemedySearchResult::default()).unwrap();
         found["statements"] = serde_json::json!(statements);
+        found["works"] = serde_json::json!({"same": null, "no longer": null});
         let signs = |slower: [(&str, RegressionSign); 2]| {
             BTreeMap::from(slower.map(|(name, sign)| (name.to_owned(), sign)))
         };
@@ -448,6 +470,8 @@ mod tests {
             .map(|one| one["fingerprint"].as_str().unwrap())
             .collect();
         assert_eq!(left, ["same", "never"]);
+        let works: Vec<&String> = known.found.works.keys().collect();
+        assert_eq!(works, ["same"]);
     }
 
     #[test]

@@ -91,7 +91,7 @@ pub(super) enum Examination {
 
 impl Examination {
     /// Returns the reason why a statement was not examined.
-    fn reason(&self) -> Option<String> {
+    pub(super) fn reason(&self) -> Option<String> {
         match self {
             Examination::Examined => None,
             Examination::NoTime => Some("the time of the search was over".to_owned()),

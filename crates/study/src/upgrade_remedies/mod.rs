@@ -56,7 +56,7 @@ pub use result::{
 pub(crate) use setting_candidates::setting_statement;
 use statement_search::{Side, StatementSearch};
 pub(crate) use trial::{has_more_blocks, is_near, may_be_worse};
-pub(crate) use work_of_both::WorkOfBoth;
+pub(crate) use work_of_both::{SeenAlone, WorkOfBoth};
 
 /// Share of the time in which statements are measured before missing objects are put in place.
 const MEASURING_SHARE: f64 = 0.35;
@@ -132,6 +132,28 @@ impl RemedySearchResult {
     pub(crate) fn forget(&mut self, is_stale: impl Fn(&str) -> bool) {
         self.statements.retain(|one| !is_stale(&one.fingerprint));
         self.works.retain(|fingerprint, _| !is_stale(fingerprint));
+    }
+
+    /// Returns what was seen of a statement alone.
+    pub(crate) fn seen_alone(&self, fingerprint: &str) -> SeenAlone<'_> {
+        let mut statements = self.statements.iter();
+        let known = statements.find(|one| one.fingerprint == fingerprint);
+        let reason = match known {
+            None => Some("no planner plans it, or it is one of another database".to_owned()),
+            Some(known) => known.examination.reason(),
+        };
+        match (reason, self.works.get(fingerprint)) {
+            (Some(reason), _) => SeenAlone::Not(reason),
+            (None, Some(Some(work))) => SeenAlone::Executed(work),
+            (None, Some(None)) => SeenAlone::SamePlans,
+            (None, None) => SeenAlone::Not("an earlier version of Rehearse searched".to_owned()),
+        }
+    }
+
+    /// Whether there are remedies that were not put in place before the statements were compared.
+    pub(crate) fn has_other_remedies(&self) -> bool {
+        let in_place = remedy_script(&self.missing, &[]);
+        self.script().iter().any(|one| !in_place.contains(one))
     }
 
     /// Whether more time would examine more statements.

@@ -92,6 +92,7 @@ impl<'a> StatementSearch<'a> {
         known
             .regressions
             .retain(|one| fingerprints.contains(&one.fingerprint));
+        known.works.retain(|one, _| fingerprints.contains(one));
         let mut search = StatementSearch {
             request,
             old,

@@ -57,7 +57,9 @@ fn reason_without_a_statement_that_could_be_judged_names_none_as_good() {
     assert!(shown(3).contains(good), "{}", shown(3));
     let text = shown(0);
     assert!(!text.contains(good), "{text}");
-    assert!(text.contains("No single statement has enough") && text.contains("at most × 1.40"));
+    assert!(
+        text.contains("No single statement could be judged") && text.contains("at most × 1.40")
+    );
 }
 
 #[test]
