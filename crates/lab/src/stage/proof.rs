@@ -172,6 +172,7 @@ impl Stage {
             goal,
             restores: true,
             ends_if_too_short: false,
+            uses_all_time: false,
         };
         let ended = perform_runs(
             &mut journal,

@@ -244,6 +244,7 @@ impl GoalArgs {
             time_budget: self.time_budget,
             can_change_time: false,
             ends_if_too_short: false,
+            uses_all_time: false,
             blocks: self.blocks,
             noise_runs: self.noise_runs,
             seed: self.seed,

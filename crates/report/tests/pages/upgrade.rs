@@ -86,6 +86,7 @@ fn proof() -> RemedyProof {
         slower: vec![slower()],
         suspected: Vec::new(),
         slower_only_with_remedies: Vec::new(),
+        settled: Vec::new(),
         errors: Vec::new(),
         other_rows: 0,
         evidence: RehearsalEvidence::default(),

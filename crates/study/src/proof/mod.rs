@@ -73,6 +73,8 @@ pub struct Proof {
     pub statements: u64,
     /// Whether a time that is too short for a verdict ends the proof after the first run, and is no failure.
     pub ends_if_too_short: bool,
+    /// Whether runs continue until the time is over, although the verdict is clear.
+    pub uses_all_time: bool,
 }
 
 impl Experiment for Proof {
@@ -115,7 +117,8 @@ impl Experiment for Proof {
         };
         let results = journal.side_results(self.goal, self.statements);
         for block in 1..=decision.blocks {
-            let is_active = |side: &usize| *side == 0 || !results[side - 1].is_clear_before(block);
+            let is_active =
+                |side: &usize| *side == 0 || !self.is_finished(&results[side - 1], block);
             let active: Vec<usize> = (0..plan.sides.len()).filter(is_active).collect();
             if active.len() == 1 {
                 break;
@@ -211,6 +214,12 @@ fn spent_s(journal: &ProofJournal, progress: &Progress) -> f64 {
 }
 
 impl Proof {
+    /// Whether a side is not part of a block, since its verdict was clear before.
+    fn is_finished(&self, result: &SideResult, block: u32) -> bool {
+        let needs_no_more = !self.uses_all_time || result.harmful_in.is_some();
+        needs_no_more && result.is_clear_before(block)
+    }
+
     /// Checks by the first run that the goal can be measured.
     fn check_first(&self, journal: &ProofJournal) -> Result<(), ExperimentError> {
         let Some(first) = journal.record(1) else {
@@ -283,14 +292,22 @@ mod tests {
     use crate::journal::Manifest;
     use compare::proof::Verdict;
 
-    /// Performs a proof of up to four blocks, opening its directory again before each run, and returns the trials.
     fn perform(response_s: impl Fn(ProofTrial) -> f64) -> (ProofJournal, Vec<ProofTrial>) {
+        perform_until(false, response_s)
+    }
+
+    /// Performs a proof of up to four blocks, opening its directory again before each run, and returns the trials.
+    fn perform_until(
+        uses_all_time: bool,
+        response_s: impl Fn(ProofTrial) -> f64,
+    ) -> (ProofJournal, Vec<ProofTrial>) {
         let proof = Proof {
             workloads: Vec::new(),
             options: Options::default(),
             goal: Goal::Total,
             statements: 1,
             ends_if_too_short: false,
+            uses_all_time,
         };
         let plan = ProofPlan {
             sides: vec![ProofSide::default(); 3],
@@ -342,6 +359,20 @@ mod tests {
         let runs = |block| trials.iter().filter(|one| one.block == block).count();
         assert_eq!([0, 1, 2, 3, 4].map(runs), [2, 6, 6, 6, 4]);
         assert_eq!(journal.side_results(Goal::Total, 1)[0].blocks, 3);
+    }
+
+    #[test]
+    fn clear_verdict_stays_with_further_blocks_unless_the_change_is_harmful() {
+        let (journal, trials) = perform_until(true, |trial| {
+            let noise = noise(trial) / 1e3;
+            [1.0 + noise, 0.5 + noise, 753.0 + noise][trial.side]
+        });
+        let runs = |side| trials.iter().filter(|one| one.side == side).count();
+        assert_eq!([0, 1, 2].map(runs), [2 + 8, 8, 1]);
+        let results = journal.side_results(Goal::Total, 1);
+        let verdicts = [0, 1].map(|side| results[side].verdict());
+        assert_eq!(verdicts, [Verdict::Won, Verdict::Lost]);
+        assert_eq!(results[0].blocks, 4);
     }
 
     #[test]

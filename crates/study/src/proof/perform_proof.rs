@@ -42,6 +42,8 @@ pub struct ProofReplays<'w> {
     pub restores: bool,
     /// Whether a time that is too short for a verdict ends the proof after the first run, and is no failure.
     pub ends_if_too_short: bool,
+    /// Whether replays continue until the time is over, although the verdict is clear.
+    pub uses_all_time: bool,
 }
 
 /// Compares each side with the first, which is unchanged, until all verdicts are clear or the time is over. `begun` is
@@ -91,6 +93,7 @@ pub fn perform_proof(
         goal: goal.goal,
         restores: server.restores,
         ends_if_too_short: goal.ends_if_too_short,
+        uses_all_time: goal.uses_all_time,
     };
     let environment = &mut *server.environment;
     let ended = perform_runs(&mut journal, &replays, environment, interrupt, display)?;
@@ -129,6 +132,7 @@ pub fn perform_runs(
             goal: replays.goal,
             statements: replays.whole.info().statements,
             ends_if_too_short: replays.ends_if_too_short,
+            uses_all_time: replays.uses_all_time,
         };
         display.begin(journal, replays);
         let tell = &mut |journal: &ProofJournal, event: Event<'_, Proof>| {

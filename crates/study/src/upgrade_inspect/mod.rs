@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::notes;
 
+pub(crate) use checks::IO_METHOD;
 use checks::Sides;
 use facts::ServerFacts;
 use reading::Reader;

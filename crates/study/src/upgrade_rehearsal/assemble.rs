@@ -5,6 +5,7 @@ use compare::proof::Effect;
 use run::{Captured, Outcome, RunReader};
 use workload::{Literals, Sqlstate, WorkloadReader, redact_message};
 
+use super::asynchronous_reads::add_asynchronous_reads;
 use super::data_comparison::DataComparison;
 use super::decision;
 use super::own_servers;
@@ -110,6 +111,7 @@ pub(super) fn assemble(
         add_differences(&mut report, side);
     }
     report.notes.extend(note_on_commits(&report));
+    add_asynchronous_reads(&mut report);
     decide(&mut report, servers, &remedies.missing_settings);
     if let Some(same) = &servers.same_version {
         report.reasons.insert(0, same.clone());

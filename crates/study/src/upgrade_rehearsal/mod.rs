@@ -11,6 +11,7 @@
 //! inspection is.
 
 mod assemble;
+mod asynchronous_reads;
 mod client_programs;
 mod clone_lock;
 mod clones;
@@ -29,6 +30,7 @@ mod rare_statements;
 mod rehearsal_plan;
 mod remedied_side;
 mod remedy_proof;
+mod remedy_replays;
 mod remedy_status;
 mod result;
 mod search_servers;
@@ -403,6 +405,7 @@ fn proof_request(request: &UpgradeRequest<'_>, servers: &PreparedServers) -> Pro
             time_budget: remedy_proof::replays_time(request.within),
             can_change_time: true,
             ends_if_too_short: true,
+            uses_all_time: false,
             blocks: BLOCKS_MAX,
             noise_runs: NOISE_RUNS,
             seed: None,

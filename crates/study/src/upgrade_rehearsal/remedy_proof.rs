@@ -4,7 +4,7 @@
 //! The result of the search stays in the rehearsal's directory, so that a resumed proof has the same remedies.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,30 +14,22 @@ use serde::{Deserialize, Serialize};
 use sql::Fingerprint;
 use workload::{Literals, WorkloadReader};
 
-use super::assemble::work;
 use super::evidence::RehearsalEvidence;
-use super::rare_statements::rare_factors;
 use super::rehearsal_plan::RehearsalPlan;
-use super::remedied_side::{ONE_ROLE_NOTE, RemediedServers};
-use super::remedy_status::status;
 use super::result::RemedyProof;
 use super::search_servers::{PROOF, SearchServers};
 use super::slower_with_remedies::slower_with_remedies;
 use super::statement_factors::{first_factors, median_factors};
 use super::time_needed::REPLAYS_SHARE;
-use super::{FinishProof, PreparedServers, UpgradeRequest, proof_request, search_servers};
+use super::{FinishProof, MARGIN, PreparedServers, UpgradeRequest, search_servers};
 use crate::environment::MissingSetting;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::journal::recorded_runs;
 use crate::notes;
-use crate::proof::{
-    ProofDisplay, ProofJournal, ProofReport, ProofSide, ProofSideReport, compare_side,
-    perform_proof,
-};
+use crate::proof::{ProofDisplay, ProofJournal, ProofReport, ProofSideReport, compare_side};
 use crate::upgrade_remedies::{
-    MeasuredFactor, RegressionSign, RemedySearch, RemedySearchResult, RemedyStatus,
-    UpgradeRegression, search_remedies,
+    MeasuredFactor, RegressionSign, RemedySearch, RemedySearchResult, UpgradeRegression,
+    search_remedies,
 };
 use crate::upgrade_verify::{KnownFindings, UpgradeExpectations};
 
@@ -104,14 +96,6 @@ pub(super) struct RemedyInputs<'a> {
     pub(super) has_traces: Cell<bool>,
 }
 
-/// Replays with all remedies.
-struct ProvedRemedies {
-    proof: RemedyProof,
-    comparison: Option<Comparison>,
-    /// Notes of these replays.
-    notes: Vec<String>,
-}
-
 impl RemedyInputs<'_> {
     /// Searches remedies for the statements that are worse, and proves them. `without` has the replays without remedies.
     ///
@@ -158,14 +142,20 @@ impl RemedyInputs<'_> {
             one.before = factors.get(&one.fingerprint).copied();
         }
         if !searched.found.script().is_empty() {
-            match self.prove(&mut searched, display, finish) {
+            let spent_s = self.journal.spent_s() + searched.search_s;
+            match self.prove(&mut searched.found, spent_s, display, finish) {
                 Ok(mut proved) => {
-                    let with = proved.comparison.as_ref().map(first_factors);
+                    let signs = signs_of(side);
+                    let ratios = |of: fn(&Comparison) -> _| proved.comparison.as_ref().map(of);
+                    let with = ratios(first_factors).unwrap_or_default();
+                    let medians = ratios(median_factors).unwrap_or_default();
+                    proved.proof.settled =
+                        settled(&signs, &searched.found.regressions, (&factors, &medians));
                     proved.proof.slower_only_with_remedies = slower_with_remedies(
                         &proved.proof,
                         &searched.found,
-                        &signs_of(side),
-                        (&factors, &with.unwrap_or_default()),
+                        &signs,
+                        (&factors, &with),
                     );
                     let blocks = proved.proof.blocks;
                     found
@@ -286,83 +276,6 @@ impl RemedyInputs<'_> {
         servers.release()?;
         Ok((found?, missing_settings))
     }
-
-    fn prove(
-        &self,
-        searched: &mut SearchFile,
-        display: &mut dyn ProofDisplay,
-        finish: FinishProof<'_>,
-    ) -> Result<ProvedRemedies, Failure> {
-        let statements = searched.found.script();
-        notes::note(&format!(
-            "Replaying on both versions, the new one with {} of remedies.",
-            match statements.len() {
-                1 => "1 statement".to_owned(),
-                number => format!("{number} statements"),
-            }
-        ));
-        let mut proof = proof_request(self.request, self.servers);
-        proof.output = self.request.output.join(PROOF);
-        proof.resume = proof.output.exists();
-        let spent_s = self.journal.spent_s() + searched.search_s;
-        let spent = Duration::from_secs_f64(spent_s);
-        proof.goal.time_budget = self.request.within.saturating_sub(spent);
-        let remedied = RemediedServers {
-            request: self.request,
-            servers: self.servers,
-            whole: self.whole,
-        };
-        let sides = vec![ProofSide::default(), remedied.side(&searched.found)?];
-        let begun = &|_: &Path| Ok(());
-        let known = recorded_runs(&proof.output);
-        let (journal, ended) =
-            perform_proof(&proof, sides, self.whole, self.interrupt, begun, display)?;
-        // Replays restore the data of both sides before their first run, and after the last one.
-        if recorded_runs(&proof.output) > known {
-            self.has_traces.set(false);
-        }
-        let report = finish(&journal, ended)?;
-        super::refuse_stopped(self.interrupt)?;
-        let side = report.sides.into_iter().next();
-        let side = side.ok_or_else(|| Failure::could_not("no round of runs was completed"))?;
-        let comparison = compare_side(&journal, (1, side.is_harmful), Literals::Hidden)?;
-        let mut after = comparison.as_ref().map(median_factors).unwrap_or_default();
-        after.extend(rare_factors(
-            &journal,
-            1,
-            &without_interval(&searched.found, &after),
-        )?);
-        let evidence = RehearsalEvidence::new(&journal, Some(&side), comparison.as_ref());
-        for one in &mut searched.found.regressions {
-            one.after = after.get(&one.fingerprint).copied();
-            one.status = match &one.remedy {
-                Some(remedy) if !remedied.is_replayed(remedy)? => {
-                    one.note = Some(ONE_ROLE_NOTE.to_owned());
-                    RemedyStatus::Screened
-                }
-                _ => status(one, &side, evidence.other_rows),
-            };
-        }
-        let proof = RemedyProof {
-            statements,
-            other_rows: evidence.other_rows,
-            evidence,
-            verdict: side.verdict,
-            effect: side.effect,
-            work: work(&side),
-            blocks: side.blocks,
-            slower: side.slower,
-            suspected: side.suspected,
-            slower_only_with_remedies: Vec::new(),
-            errors: side.errors,
-            proof: self.request.output.join(PROOF).display().to_string(),
-        };
-        Ok(ProvedRemedies {
-            proof,
-            comparison,
-            notes: report.notes,
-        })
-    }
 }
 
 impl SearchFile {
@@ -379,18 +292,27 @@ impl SearchFile {
     }
 }
 
-/// Returns the statements that are worse and have no interval in these ratios, by fingerprint.
-fn without_interval<'a>(
-    found: &'a RemedySearchResult,
-    factors: &HashMap<String, MeasuredFactor>,
-) -> BTreeSet<&'a str> {
-    let all = found.regressions.iter().map(|one| one.fingerprint.as_str());
-    let has_interval = |one: &&str| {
-        factors
-            .get(*one)
-            .is_some_and(|factor| factor.high.is_some())
-    };
-    all.filter(|one| !has_interval(one)).collect()
+/// Returns the statements without a regression that replays with the remedies show not to be slower, by fingerprint. No planner
+/// plans them, such as BEGIN, so that the search did not examine them.
+fn settled(
+    signs: &HashMap<Fingerprint, RegressionSign>,
+    regressions: &[UpgradeRegression],
+    (without, with): (
+        &HashMap<String, MeasuredFactor>,
+        &HashMap<String, MeasuredFactor>,
+    ),
+) -> Vec<String> {
+    let all = signs.iter().map(|(one, sign)| (one.to_string(), *sign));
+    let settled = all.filter(|(fingerprint, sign)| {
+        let before = without.get(fingerprint).copied();
+        let was_shown = *sign == RegressionSign::Slower;
+        let is_refuted = |after: &MeasuredFactor| after.refutes(before, 1.0 + MARGIN, was_shown);
+        !regressions
+            .iter()
+            .any(|one| one.fingerprint == *fingerprint)
+            && with.get(fingerprint).is_some_and(is_refuted)
+    });
+    settled.map(|(fingerprint, _)| fingerprint).collect()
 }
 
 fn is_harmful(side: Option<&ProofSideReport>) -> bool {
@@ -472,6 +394,31 @@ mod tests {
         assert_eq!(left, ["same", "never"]);
         let works: Vec<&String> = known.found.works.keys().collect();
         assert_eq!(works, ["same"]);
+    }
+
+    #[test]
+    fn statement_that_no_planner_plans_is_settled_by_the_replays_alone() {
+        let factor = |ratio, high| MeasuredFactor {
+            ratio,
+            measure: None,
+            low: None,
+            high: Some(high),
+            mean: Some(ratio),
+            mean_high: Some(high),
+        };
+        let [begin, planned] = [1, 2].map(Fingerprint);
+        let signs = HashMap::from([begin, planned].map(|one| (one, RegressionSign::Suspected)));
+        let known = [UpgradeRegression::new(
+            planned.to_string(),
+            "",
+            RegressionSign::Suspected,
+        )];
+        let all = |ratio, high| {
+            HashMap::from([begin, planned].map(|one| (one.to_string(), factor(ratio, high))))
+        };
+        let settled = |high| settled(&signs, &known, (&all(2.0, 3.0), &all(1.0, high)));
+        assert_eq!(settled(1.3), [begin.to_string()]);
+        assert!(settled(1.6).is_empty());
     }
 
     #[test]

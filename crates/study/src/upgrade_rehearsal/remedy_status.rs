@@ -56,13 +56,19 @@ fn replayed_status(
             false => regression.status,
         };
     };
+    // The sessions of the replays do not have advice.
+    if remedy.kind == RemedyKind::PlanAdvice {
+        let is_fast = regression.after.is_some_and(|after| after.is_within(limit));
+        return match was_slower && !is_slower && is_fast {
+            true => RemedyStatus::Resolved,
+            false => RemedyStatus::Screened,
+        };
+    }
     if is_slower || (regression.sign == RegressionSign::OtherRows && has_other_rows) {
         return RemedyStatus::Refuted;
     }
-    // The sessions of the replays do not have advice.
-    let is_replayed = remedy.kind != RemedyKind::PlanAdvice;
     let is_shown = is_gone || has_old_blocks(regression);
-    match is_replayed && (is_shown || !is_judged) {
+    match is_shown || !is_judged {
         true => RemedyStatus::Proved,
         false => RemedyStatus::Screened,
     }
@@ -174,7 +180,13 @@ mod tests {
         if let Some(remedy) = &mut one.remedy {
             remedy.kind = RemedyKind::PlanAdvice;
         }
+        // The mean exceeds the margin. Within it, the statement is fast without the advice.
         assert_eq!(status_of(&one), RemedyStatus::Screened);
+        if let Some(after) = &mut one.after {
+            after.mean_high = Some(1.04);
+        }
+        assert_eq!(status_of(&one), RemedyStatus::Resolved);
+        assert_eq!(replayed_status(&one, true, false), RemedyStatus::Screened);
     }
 
     #[test]

@@ -93,6 +93,7 @@ impl Reading<'_> {
                 time_budget: time_budget(arguments.time_budget.as_deref(), time_limit)?,
                 can_change_time: false,
                 ends_if_too_short: false,
+                uses_all_time: false,
                 blocks: BLOCKS_MAX,
                 noise_runs: NOISE_RUNS,
                 seed: None,

@@ -4,6 +4,7 @@ mod collations;
 mod contents;
 mod data_types;
 mod extensions;
+mod io_method;
 mod replication;
 mod settings;
 mod statistics;
@@ -13,6 +14,7 @@ use super::result::{
     NewServerKind, UpgradeCheck, UpgradeFinding, UpgradeMethod, UpgradeObject, UpgradeSeverity,
 };
 
+pub(crate) use io_method::IO_METHOD;
 pub(super) use settings::unlisted_settings;
 
 /// Facts of both servers, and the request.

@@ -7,6 +7,7 @@ use run::{Facts, SettingFact};
 use super::super::facts::part::ROLE_SETTINGS;
 use super::super::facts::{RoleSetting, ServerFacts, Setting};
 use super::super::result::{UpgradeCheck, UpgradeFinding, UpgradeObject, UpgradeSeverity};
+use super::io_method::asynchronous_reads;
 use super::{Sides, counted, counterpart, finding, server_object};
 use planner_copy::assigned_value;
 
@@ -419,13 +420,14 @@ fn changed_defaults(sides: &Sides<'_>) -> Option<UpgradeFinding> {
             && (sides.is_upgraded() || !BUILD_DEFAULTS.contains(&one.name.as_str()))
     });
     let major = sides.new.identity.major();
-    let objects: Vec<UpgradeObject> = changed.map(|one| differing_object(&one, major)).collect();
+    let changed = changed.map(|one| differing_object(&one, major));
+    let objects: Vec<UpgradeObject> = changed.chain(asynchronous_reads(sides)).collect();
     let number = objects.len();
     finding(
         (UpgradeCheck::ChangedDefaults, UpgradeSeverity::Note),
         objects,
         format!(
-            "{} that the old server does not set changed with the version",
+            "{} that the old server does not set changed with the version, or came with it",
             counted(number, "default", "defaults")
         ),
         "The new server uses the new default. It may change plans or durations.",

@@ -183,6 +183,7 @@ fn proof(verdict: Verdict, other_rows: u64) -> RemedyProof {
         slower: Vec::new(),
         suspected: Vec::new(),
         slower_only_with_remedies: Vec::new(),
+        settled: Vec::new(),
         errors: Vec::new(),
         other_rows,
         evidence: evidence(),

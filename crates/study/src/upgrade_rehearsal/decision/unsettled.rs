@@ -64,7 +64,8 @@ fn is_unsettled(report: &UpgradeReport, with: &RemedyProof, one: &StatementCompa
     if again.any(|other| other.fingerprint == one.fingerprint) {
         return false;
     }
-    lacks_remedy(&report.regressions, &one.fingerprint.to_string())
+    let fingerprint = one.fingerprint.to_string();
+    !with.settled.contains(&fingerprint) && lacks_remedy(&report.regressions, &fingerprint)
 }
 
 /// Whether a statement that is slower has no remedy for some of its values.
