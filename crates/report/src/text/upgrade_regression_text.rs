@@ -232,9 +232,13 @@ fn candidates_were(number: u64) -> String {
 pub(crate) fn proof_text(proof: &RemedyProof) -> String {
     let effect = match &proof.effect {
         Some(effect) => format!(
-            "response time of all statements, new / old: × {}, {}",
+            "response time of all statements, new / old: × {}, {}{}",
             with_interval(effect),
-            counted(u64::from(proof.blocks), "round")
+            counted(u64::from(effect.blocks), "round"),
+            match proof.blocks.saturating_sub(effect.blocks) {
+                0 => String::new(),
+                more => format!(", and {more} more to decide single statements"),
+            }
         ),
         None => {
             return format!(

@@ -48,6 +48,7 @@ fn regression() -> UpgradeRegression {
             low: Some(1.9),
             high: Some(2.4),
             mean: None,
+            mean_low: None,
             mean_high: None,
         }),
         after: None,

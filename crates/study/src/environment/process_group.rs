@@ -79,7 +79,8 @@ fn end_group(child: &mut Child, clean_up_time: Duration) {
     let until_ns = monotonic_ns().saturating_add(nanoseconds(clean_up_time));
     // The command itself leaves the group when it is waited for.
     let is_running = |child: &mut Child| {
-        matches!(child.try_wait(), Ok(None)) || test_kill_process_group(group).is_ok()
+        matches!(child.try_wait(), Ok(None))
+            || test_kill_process_group(group) != Err(rustix::io::Errno::SRCH)
     };
     while is_running(child) && monotonic_ns() < until_ns {
         std::thread::sleep(POLL);
@@ -113,7 +114,8 @@ mod tests {
         let interrupt = Interrupt::default();
         let end = std::thread::scope(|scope| {
             scope.spawn(|| {
-                while !ready.exists() {
+                let until_ns = monotonic_ns() + nanoseconds(Duration::from_secs(30));
+                while !ready.exists() && monotonic_ns() < until_ns {
                     std::thread::sleep(POLL);
                 }
                 interrupt.flag().store(true, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Asynchronous reads of version 18 as a possible cause of statements that are slower with the plan of the old server.
 
 use super::result::UpgradeReport;
-use crate::upgrade_inspect::{IO_METHOD, UpgradeCheck};
+use crate::upgrade_inspect::{IO_METHOD, UpgradeCheck, UpgradeObject};
 use crate::upgrade_remedies::{RegressionSign, RemedyStatus, UpgradeRegression};
 
 /// Sentence at such a statement. Measured in `docs/benchmarks/upgrades.md`.
@@ -13,7 +13,7 @@ pub(super) fn add_asynchronous_reads(report: &mut UpgradeReport) {
     let findings = report.inspection.findings.iter();
     let defaults = findings.filter(|one| one.check == UpgradeCheck::ChangedDefaults);
     let mut objects = defaults.flat_map(|one| &one.objects);
-    if !objects.any(|object| object.name == IO_METHOD) {
+    if !objects.any(reads_by_workers) {
         return;
     }
     let with = report.remedied.iter_mut();
@@ -29,9 +29,16 @@ pub(super) fn add_asynchronous_reads(report: &mut UpgradeReport) {
     }
 }
 
+/// Whether an object is the setting with which other processes read pages for a session.
+fn reads_by_workers(object: &UpgradeObject) -> bool {
+    let detail = object.detail.as_deref();
+    object.name == IO_METHOD && detail.is_some_and(|detail| detail.ends_with("worker"))
+}
+
 fn is_unexplained(one: &UpgradeRegression) -> bool {
     matches!(one.sign, RegressionSign::Slower | RegressionSign::Suspected)
         && one.has_old_plan
+        && one.old_work.is_none_or(|work| work.blocks > 0.0)
         && one.remedy.is_none()
         && one.status == RemedyStatus::NotFound
 }

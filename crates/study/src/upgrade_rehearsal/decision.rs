@@ -184,7 +184,7 @@ fn judge(report: &UpgradeReport, has_equal_hosts: bool) -> (UpgradeDecision, Vec
 fn shown(outcome: &Outcome<'_>, margin: f64) -> String {
     let evidence = outcome.evidence;
     let judged = match evidence.judged {
-        0 => "No single statement could be judged (too few executions or too much noise): one may be slower."
+        0 => "No single statement is shown to be within the margin (too few executions or too much noise): one may be slower by more."
             .to_owned(),
         judged => format!(
             "{judged} of {} statements could be judged separately.",

@@ -51,7 +51,7 @@ impl RemediedServers<'_> {
     fn state(&self, found: &RemedySearchResult) -> Result<RemediedState, Failure> {
         let mut side = RemediedState {
             settings: Vec::new(),
-            statements: found.script(),
+            statements: found.replayed_script(),
         };
         let RehearsalServers::Own(own) = &self.request.servers else {
             return Ok(side);

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use clock::{Clock, SystemClock};
-use compare::Comparison;
 use serde::{Deserialize, Serialize};
 use sql::Fingerprint;
 use workload::{Literals, WorkloadReader};
@@ -19,9 +18,9 @@ use super::rehearsal_plan::RehearsalPlan;
 use super::result::RemedyProof;
 use super::search_servers::{PROOF, SearchServers};
 use super::slower_with_remedies::slower_with_remedies;
-use super::statement_factors::{first_factors, median_factors};
+use super::statement_factors::first_factors;
 use super::time_needed::REPLAYS_SHARE;
-use super::{FinishProof, MARGIN, PreparedServers, UpgradeRequest, search_servers};
+use super::{FinishProof, PreparedServers, UpgradeRequest, search_servers};
 use crate::environment::MissingSetting;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -142,15 +141,13 @@ impl RemedyInputs<'_> {
             one.before = factors.get(&one.fingerprint).copied();
         }
         if !searched.found.script().is_empty() {
+            let signs = signs_of(side);
+            let unexamined = unexamined(&signs, &searched.found.regressions, &factors);
             let spent_s = self.journal.spent_s() + searched.search_s;
-            match self.prove(&mut searched.found, spent_s, display, finish) {
+            match self.prove((&mut searched.found, &unexamined), spent_s, display, finish) {
                 Ok(mut proved) => {
-                    let signs = signs_of(side);
-                    let ratios = |of: fn(&Comparison) -> _| proved.comparison.as_ref().map(of);
-                    let with = ratios(first_factors).unwrap_or_default();
-                    let medians = ratios(median_factors).unwrap_or_default();
-                    proved.proof.settled =
-                        settled(&signs, &searched.found.regressions, (&factors, &medians));
+                    let with = proved.comparison.as_ref().map(first_factors);
+                    let with = with.unwrap_or_default();
                     proved.proof.slower_only_with_remedies = slower_with_remedies(
                         &proved.proof,
                         &searched.found,
@@ -292,27 +289,18 @@ impl SearchFile {
     }
 }
 
-/// Returns the statements without a regression that replays with the remedies show not to be slower, by fingerprint. No planner
-/// plans them, such as BEGIN, so that the search did not examine them.
-fn settled(
+/// Returns the statements that were or looked slower, and that the search did not compare, such as COMMIT and CALL, by fingerprint. Those
+/// whose slowest executions were suspected are left out: shorter replays do not show these.
+fn unexamined(
     signs: &HashMap<Fingerprint, RegressionSign>,
     regressions: &[UpgradeRegression],
-    (without, with): (
-        &HashMap<String, MeasuredFactor>,
-        &HashMap<String, MeasuredFactor>,
-    ),
+    factors: &HashMap<String, MeasuredFactor>,
 ) -> Vec<String> {
-    let all = signs.iter().map(|(one, sign)| (one.to_string(), *sign));
-    let settled = all.filter(|(fingerprint, sign)| {
-        let before = without.get(fingerprint).copied();
-        let was_shown = *sign == RegressionSign::Slower;
-        let is_refuted = |after: &MeasuredFactor| after.refutes(before, 1.0 + MARGIN, was_shown);
-        !regressions
-            .iter()
-            .any(|one| one.fingerprint == *fingerprint)
-            && with.get(fingerprint).is_some_and(is_refuted)
-    });
-    settled.map(|(fingerprint, _)| fingerprint).collect()
+    let is_of_slowest = |one: &String| factors.get(one).is_some_and(MeasuredFactor::is_of_slowest);
+    let is_compared = |one: &String| regressions.iter().any(|known| known.fingerprint == *one);
+    let all = signs.keys().map(Fingerprint::to_string);
+    all.filter(|one| !is_compared(one) && !is_of_slowest(one))
+        .collect()
 }
 
 fn is_harmful(side: Option<&ProofSideReport>) -> bool {
@@ -394,31 +382,6 @@ mod tests {
         assert_eq!(left, ["same", "never"]);
         let works: Vec<&String> = known.found.works.keys().collect();
         assert_eq!(works, ["same"]);
-    }
-
-    #[test]
-    fn statement_that_no_planner_plans_is_settled_by_the_replays_alone() {
-        let factor = |ratio, high| MeasuredFactor {
-            ratio,
-            measure: None,
-            low: None,
-            high: Some(high),
-            mean: Some(ratio),
-            mean_high: Some(high),
-        };
-        let [begin, planned] = [1, 2].map(Fingerprint);
-        let signs = HashMap::from([begin, planned].map(|one| (one, RegressionSign::Suspected)));
-        let known = [UpgradeRegression::new(
-            planned.to_string(),
-            "",
-            RegressionSign::Suspected,
-        )];
-        let all = |ratio, high| {
-            HashMap::from([begin, planned].map(|one| (one.to_string(), factor(ratio, high))))
-        };
-        let settled = |high| settled(&signs, &known, (&all(2.0, 3.0), &all(1.0, high)));
-        assert_eq!(settled(1.3), [begin.to_string()]);
-        assert!(settled(1.6).is_empty());
     }
 
     #[test]

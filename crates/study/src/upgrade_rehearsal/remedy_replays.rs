@@ -1,13 +1,14 @@
 //! Paired replays of the old server and of the new one with all remedies.
 //!
-//! They end when the response time of all statements is decided. If single statements are not, they continue until the time is over.
+//! They end when the response time of all statements is decided. If single statements are not, they continue with all rounds that there
+//! is time for.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
 use compare::Comparison;
-use compare::proof::Verdict;
+use compare::proof::{Goal, Verdict};
 use workload::Literals;
 
 use super::assemble::work;
@@ -19,12 +20,13 @@ use super::remedy_status::status;
 use super::result::RemedyProof;
 use super::search_servers::PROOF;
 use super::statement_factors::median_factors;
-use super::{FinishProof, proof_request};
+use super::{FinishProof, MARGIN, proof_request};
 use crate::failure::Failure;
 use crate::journal::recorded_runs;
 use crate::notes;
 use crate::proof::{
-    ProofDisplay, ProofJournal, ProofReport, ProofRequest, ProofSide, compare_side, perform_proof,
+    Movement, ProofDisplay, ProofJournal, ProofReport, ProofRequest, ProofSide, ProofSideReport,
+    compare_side, perform_proof,
 };
 use crate::upgrade_remedies::{
     MeasuredFactor, RegressionSign, RemedyKind, RemedySearchResult, RemedyStatus, UpgradeRegression,
@@ -42,20 +44,21 @@ pub(super) struct ProvedRemedies {
 }
 
 impl RemedyInputs<'_> {
-    /// Replays with all remedies of a search, and sets the status of its regressions. `spent_s` is the time that the steps before took.
+    /// Replays with all remedies of a search, and sets the status of its regressions. `unexamined` are statements that were or looked
+    /// slower, and that the search did not compare, by fingerprint. `spent_s` is the time that the steps before took.
     ///
     /// # Errors
     /// If a replay cannot be done, or there was no time for a round of runs.
     pub(super) fn prove(
         &self,
-        found: &mut RemedySearchResult,
+        (found, unexamined): (&mut RemedySearchResult, &[String]),
         spent_s: f64,
         display: &mut dyn ProofDisplay,
         finish: FinishProof<'_>,
     ) -> Result<ProvedRemedies, Failure> {
         notes::note(&format!(
             "Replaying on both versions, the new one with {} of remedies.",
-            match found.script().len() {
+            match found.replayed_script().len() {
                 1 => "1 statement".to_owned(),
                 number => format!("{number} statements"),
             }
@@ -72,17 +75,33 @@ impl RemedyInputs<'_> {
         let sides = vec![ProofSide::default(), remedied.side(found)?];
         let searched = found.regressions.clone();
         let (journal, report) = self.replay(&proof, &sides, display, finish)?;
-        let proved = self.judge(found, &remedied, &journal, report)?;
-        if !is_open(&proved.proof, &found.regressions) || !has_time_for_a_block(&journal) {
+        let mut proved = self.judge((found, unexamined), &remedied, &journal, report)?;
+        let is_open = is_open(&proved.proof, &found.regressions)
+            || is_in_favour(&proved.proof) && proved.proof.settled.len() < unexamined.len();
+        if !is_open || !has_time_for_a_block(&journal, proved.proof.blocks) {
             return Ok(proved);
         }
         notes::note(
-            "All statements together are decided, and single ones are not: the replays continue until the time is over.",
+            "All statements together are decided, and single ones are not: the replays continue with all rounds that there is time for.",
         );
         proof.goal.uses_all_time = true;
-        found.regressions = searched;
-        let (journal, report) = self.replay(&proof, &sides, display, finish)?;
-        self.judge(found, &remedied, &journal, report)
+        let judged = std::mem::replace(&mut found.regressions, searched);
+        let continued =
+            self.replay(&proof, &sides, display, finish)
+                .and_then(|(journal, report)| {
+                    self.judge((found, unexamined), &remedied, &journal, report)
+                });
+        match continued {
+            Ok(proved) => Ok(proved),
+            Err(failure) if self.interrupt.is_requested() => Err(failure),
+            Err(failure) => {
+                found.regressions = judged;
+                let reason = failure.message.trim_end_matches('.');
+                let text = format!("the replays did not continue for single statements: {reason}");
+                proved.notes.push(text);
+                Ok(proved)
+            }
+        }
     }
 
     fn replay(
@@ -113,7 +132,7 @@ impl RemedyInputs<'_> {
     /// Judges each regression by the replays.
     fn judge(
         &self,
-        found: &mut RemedySearchResult,
+        (found, unexamined): (&mut RemedySearchResult, &[String]),
         remedied: &RemediedServers<'_>,
         journal: &ProofJournal,
         report: ProofReport,
@@ -135,7 +154,7 @@ impl RemedyInputs<'_> {
                 _ => status(one, &side, evidence.other_rows),
             };
         }
-        let statements = found.script();
+        let statements = found.replayed_script();
         for one in &mut found.regressions {
             // It is as fast as before without it.
             if one.status == RemedyStatus::Resolved {
@@ -147,14 +166,14 @@ impl RemedyInputs<'_> {
             statements,
             other_rows: evidence.other_rows,
             evidence,
-            verdict: side.verdict,
+            verdict: lasting_verdict(&side),
             effect: side.effect,
             work: work(&side),
             blocks: side.blocks,
             slower: side.slower,
             suspected: side.suspected,
             slower_only_with_remedies: Vec::new(),
-            settled: Vec::new(),
+            settled: settled(unexamined, &after),
             errors: side.errors,
             proof: self.request.output.join(PROOF).display().to_string(),
         };
@@ -166,28 +185,61 @@ impl RemedyInputs<'_> {
     }
 }
 
-/// Whether more runs can decide a statement: the total is decided in favour of the upgrade, no statement is slower, and one looks slower,
-/// or is not shown to be as fast as before.
-fn is_open(proof: &RemedyProof, regressions: &[UpgradeRegression]) -> bool {
-    let is_undecided = |one: &UpgradeRegression| match (&one.remedy, one.status) {
-        (Some(remedy), RemedyStatus::Screened) => {
-            remedy.kind != RemedyKind::PlanAdvice && one.note.as_deref() != Some(ONE_ROLE_NOTE)
-        }
-        (None, RemedyStatus::NotFound) => {
-            matches!(one.sign, RegressionSign::Slower | RegressionSign::Suspected)
-        }
-        _ => false,
-    };
-    let is_in_favour = matches!(proof.verdict, Verdict::Won | Verdict::Same);
-    let is_undecided = !proof.suspected.is_empty() || regressions.iter().any(is_undecided);
-    is_in_favour && proof.slower.is_empty() && is_undecided
+/// Returns the verdict on all statements, unless further rounds show the opposite.
+fn lasting_verdict(side: &ProofSideReport) -> Verdict {
+    let total = side
+        .numbers
+        .iter()
+        .find(|one| one.name == Goal::Total.name());
+    let is_worse = total.is_some_and(|total| total.moved == Some(Movement::Worse));
+    match side.verdict {
+        Verdict::Won | Verdict::Same if is_worse => Verdict::NotProven,
+        verdict => verdict,
+    }
 }
 
-fn has_time_for_a_block(journal: &ProofJournal) -> bool {
-    let done = journal.records().map(|one| one.trial.block).max();
+/// Returns the statements whose ratios are within the margin, by fingerprint.
+fn settled(unexamined: &[String], after: &HashMap<String, MeasuredFactor>) -> Vec<String> {
+    let is_fast = |one: &&String| {
+        after
+            .get(*one)
+            .is_some_and(|factor| factor.is_within(1.0 + MARGIN))
+    };
+    unexamined.iter().filter(is_fast).cloned().collect()
+}
+
+/// Whether the total is decided in favour of the upgrade, and no statement is slower.
+fn is_in_favour(proof: &RemedyProof) -> bool {
+    matches!(proof.verdict, Verdict::Won | Verdict::Same) && proof.slower.is_empty()
+}
+
+/// Whether a statement looks slower or is not shown to be as fast as before, although all together are decided in favour of the upgrade.
+fn is_open(proof: &RemedyProof, regressions: &[UpgradeRegression]) -> bool {
+    let is_undecided = !proof.suspected.is_empty() || regressions.iter().any(is_undecided);
+    is_in_favour(proof) && is_undecided
+}
+
+/// Whether further replays can decide a statement.
+fn is_undecided(one: &UpgradeRegression) -> bool {
+    match (&one.remedy, one.status) {
+        (Some(remedy), RemedyStatus::Screened) => {
+            let is_advice = remedy.kind == RemedyKind::PlanAdvice;
+            one.note.as_deref() != Some(ONE_ROLE_NOTE) && (!is_advice || was_slower(one))
+        }
+        (None, RemedyStatus::NotFound) => was_slower(one),
+        _ => false,
+    }
+}
+
+fn was_slower(one: &UpgradeRegression) -> bool {
+    matches!(one.sign, RegressionSign::Slower | RegressionSign::Suspected)
+}
+
+fn has_time_for_a_block(journal: &ProofJournal, done: u32) -> bool {
     journal.decision().is_some_and(|decision| {
         let needed_s = RUNS_OF_BLOCK * decision.run_s;
-        done.is_some_and(|done| done < decision.blocks)
+        decision.ended.is_none()
+            && done < decision.blocks
             && journal.spent_s() + needed_s <= journal.plan().within_s
     })
 }
@@ -204,4 +256,61 @@ fn without_interval<'a>(
             .is_some_and(|factor| factor.high.is_some())
     };
     all.filter(|one| !has_interval(one)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upgrade_remedies::RegressionRemedy;
+
+    fn factor(high: f64) -> MeasuredFactor {
+        MeasuredFactor {
+            ratio: 1.0,
+            measure: None,
+            low: None,
+            high: Some(high),
+            mean: Some(1.0),
+            mean_low: None,
+            mean_high: Some(high),
+        }
+    }
+
+    #[test]
+    fn unexamined_statement_is_settled_only_within_the_margin() {
+        let names = ["fast", "noisy", "unknown"].map(str::to_owned);
+        let after = HashMap::from([
+            (names[0].clone(), factor(1.04)),
+            (names[1].clone(), factor(1.06)),
+        ]);
+        assert_eq!(settled(&names, &after), ["fast"]);
+    }
+
+    #[test]
+    fn statement_is_open_until_the_replays_prove_or_settle_it() {
+        let one = |sign, status, kind: Option<RemedyKind>| UpgradeRegression {
+            status,
+            remedy: kind.map(|kind| RegressionRemedy {
+                kind,
+                cause: String::new(),
+                statements: Vec::new(),
+                setting: None,
+                role: None,
+                risk: String::new(),
+            }),
+            ..UpgradeRegression::new("1", "", sign)
+        };
+        let (analyze, advice) = (Some(RemedyKind::Analyze), Some(RemedyKind::PlanAdvice));
+        let (slower, work) = (RegressionSign::Slower, RegressionSign::Work);
+        for (regression, is_expected) in [
+            (one(work, RemedyStatus::Screened, analyze), true),
+            (one(slower, RemedyStatus::Screened, advice), true),
+            (one(work, RemedyStatus::Screened, advice), false),
+            (one(slower, RemedyStatus::NotFound, None), true),
+            (one(work, RemedyStatus::NotFound, None), false),
+            (one(slower, RemedyStatus::Proved, analyze), false),
+            (one(slower, RemedyStatus::Resolved, None), false),
+        ] {
+            assert_eq!(is_undecided(&regression), is_expected, "{regression:?}");
+        }
+    }
 }

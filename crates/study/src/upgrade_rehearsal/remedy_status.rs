@@ -46,12 +46,16 @@ fn replayed_status(
         (sign, None) => after.refutes(regression.before, limit, sign == RegressionSign::Slower),
         _ => after.halves(regression.before, limit),
     };
+    // A statement that is rare in each run is not found slower, although its interval may show it.
+    let is_clearly_slower = regression.after.is_some_and(|after| after.exceeds(limit));
+    let was_of_slowest = (regression.before).is_some_and(|before| before.is_of_slowest());
     let is_gone = !is_slower
+        && !is_clearly_slower
         && (regression.after.is_some_and(is_undone)
             || does_old_work(regression) && regression.after.is_some_and(excludes_half));
     let is_judged = was_slower || regression.sign == RegressionSign::Work;
     let Some(remedy) = &regression.remedy else {
-        return match was_slower && is_gone {
+        return match was_slower && is_gone && !was_of_slowest {
             true => RemedyStatus::Resolved,
             false => regression.status,
         };
@@ -59,7 +63,7 @@ fn replayed_status(
     // The sessions of the replays do not have advice.
     if remedy.kind == RemedyKind::PlanAdvice {
         let is_fast = regression.after.is_some_and(|after| after.is_within(limit));
-        return match was_slower && !is_slower && is_fast {
+        return match was_slower && !is_slower && is_fast && !was_of_slowest {
             true => RemedyStatus::Resolved,
             false => RemedyStatus::Screened,
         };
@@ -68,7 +72,7 @@ fn replayed_status(
         return RemedyStatus::Refuted;
     }
     let is_shown = is_gone || has_old_blocks(regression);
-    match is_shown || !is_judged {
+    match (is_shown && !is_clearly_slower) || !is_judged {
         true => RemedyStatus::Proved,
         false => RemedyStatus::Screened,
     }
@@ -125,6 +129,7 @@ mod tests {
             low: Some(0.8),
             high: Some(high),
             mean: Some(1.0),
+            mean_low: None,
             mean_high: Some(1.2),
         })
     }
@@ -187,6 +192,17 @@ mod tests {
         }
         assert_eq!(status_of(&one), RemedyStatus::Resolved);
         assert_eq!(replayed_status(&one, true, false), RemedyStatus::Screened);
+    }
+
+    #[test]
+    fn remedy_is_not_proved_if_the_interval_of_a_rare_statement_shows_it_slower() {
+        let mut one = mended();
+        (one.new_work, one.after) = (work(1.0, 5_000.0), within(1.5));
+        assert_eq!(status_of(&one), RemedyStatus::Proved);
+        if let Some(after) = &mut one.after {
+            after.mean_low = Some(1.2);
+        }
+        assert_eq!(status_of(&one), RemedyStatus::Screened);
     }
 
     #[test]

@@ -102,8 +102,8 @@ pub struct RemedyProof {
     pub suspected: Vec<StatementComparison>,
     /// Those of both lists that are no regression without the remedies, with what was seen of them alone. No remedy was searched.
     pub slower_only_with_remedies: Vec<UpgradeRegression>,
-    /// Fingerprints of statements that were or looked slower without the remedies, have no regression since no planner plans them, and
-    /// are shown not to be slower here.
+    /// Fingerprints of statements that were or looked slower without the remedies, and that the search did not compare. Their ratios
+    /// are within the margin here.
     pub settled: Vec<String>,
     /// Errors that changed.
     pub errors: Vec<ErrorChange>,

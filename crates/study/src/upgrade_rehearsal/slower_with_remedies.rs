@@ -141,6 +141,7 @@ mod tests {
             low: None,
             high: None,
             mean: None,
+            mean_low: None,
             mean_high: None,
         };
         let with = Factors::from([(new.to_string(), factor)]);

@@ -122,6 +122,17 @@ impl RemedySearchResult {
         remedy_script(&self.missing, &self.regressions)
     }
 
+    /// Returns the statements that replays with all remedies execute. Plan advice is of a session, and the sessions of the replays
+    /// do not have it.
+    pub(crate) fn replayed_script(&self) -> Vec<String> {
+        let remedies = self.regressions.iter().filter(|one| {
+            let kind = one.remedy.as_ref().map(|remedy| remedy.kind);
+            kind != Some(RemedyKind::PlanAdvice)
+        });
+        let remedies: Vec<UpgradeRegression> = remedies.cloned().collect();
+        remedy_script(&self.missing, &remedies)
+    }
+
     /// Returns the extent of the search.
     pub(crate) fn coverage(&self) -> SearchCoverage {
         let planned: HashSet<&str> = self.plans.iter().map(|one| &*one.fingerprint).collect();
@@ -153,7 +164,8 @@ impl RemedySearchResult {
     /// Whether there are remedies that were not put in place before the statements were compared.
     pub(crate) fn has_other_remedies(&self) -> bool {
         let in_place = remedy_script(&self.missing, &[]);
-        self.script().iter().any(|one| !in_place.contains(one))
+        let mut replayed = self.replayed_script().into_iter();
+        replayed.any(|one| !in_place.contains(&one))
     }
 
     /// Whether more time would examine more statements.

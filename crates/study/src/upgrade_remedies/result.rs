@@ -124,6 +124,9 @@ pub struct MeasuredFactor {
     /// Ratio of the mean, which slow executions of rare values raise; `null` if it is not known.
     #[serde(default)]
     pub mean: Option<f64>,
+    /// Lower end of its interval.
+    #[serde(default)]
+    pub mean_low: Option<f64>,
     /// Upper end of its interval.
     #[serde(default)]
     pub mean_high: Option<f64>,
@@ -144,6 +147,7 @@ impl MeasuredFactor {
             mean: mean.map(|mean| mean.value),
             low: found.interval.map(|interval| interval.low),
             high: found.interval.map(|interval| interval.high),
+            mean_low: mean_interval.map(|interval| interval.low),
             mean_high: mean_interval.map(|interval| interval.high),
         }
     }
@@ -151,6 +155,17 @@ impl MeasuredFactor {
     /// Whether neither the ratio nor that of the mean can exceed a limit.
     pub(crate) fn is_within(&self, limit: f64) -> bool {
         self.is_within_limits(limit, limit)
+    }
+
+    /// Whether the ratio or that of the mean must exceed a limit.
+    pub(crate) fn exceeds(&self, limit: f64) -> bool {
+        let exceeds = |low: Option<f64>| low.is_some_and(|low| low > limit);
+        exceeds(self.low) || exceeds(self.mean_low)
+    }
+
+    /// Whether it is that of the slowest executions.
+    pub(crate) fn is_of_slowest(&self) -> bool {
+        self.measure == Some(Measure::P99)
     }
 
     /// Whether the slowdown of earlier replays is gone: the ratio is within a limit, and the mean, which varies more, exceeds the
@@ -169,8 +184,7 @@ impl MeasuredFactor {
             None => self.is_within(limit),
             Some(earlier) => {
                 let mean = earlier.mean.unwrap_or(earlier.ratio);
-                earlier.measure != Some(Measure::P99)
-                    && self.is_within_limits(half(earlier.ratio), half(mean))
+                !earlier.is_of_slowest() && self.is_within_limits(half(earlier.ratio), half(mean))
             }
         }
     }
@@ -191,8 +205,7 @@ impl MeasuredFactor {
 
     /// Whether the replays exclude a large slowdown, if the earlier ones did not suspect the slowest executions alone.
     pub(crate) fn is_bounded(&self, earlier: Option<MeasuredFactor>) -> bool {
-        let is_of_slowest = earlier.is_some_and(|earlier| earlier.measure == Some(Measure::P99));
-        !is_of_slowest && self.is_within(HALVED_MAX)
+        !earlier.is_some_and(|earlier| earlier.is_of_slowest()) && self.is_within(HALVED_MAX)
     }
 
     fn is_within_limits(&self, limit: f64, mean_limit: f64) -> bool {

@@ -121,6 +121,7 @@ mod tests {
                 low: None,
                 high: None,
                 mean: None,
+                mean_low: None,
                 mean_high: None,
             }),
             ..ExpectedStatement::default()

@@ -331,7 +331,9 @@ fn differing(sides: &Sides<'_>) -> Option<UpgradeFinding> {
         !one.by_version
             && is_of_statements(one)
             && (is_configured(sides.old) || is_configured(sides.new))
-            && sides.new.settings.contains_key(&one.name)
+            && [sides.old, sides.new]
+                .iter()
+                .all(|one_side| one_side.settings.contains_key(&one.name))
     });
     let major = sides.new.identity.major();
     // A text report lists the first ones only.

@@ -59,7 +59,7 @@ fn missing(sides: &Sides<'_>) -> Option<UpgradeFinding> {
             if number == 1 { "has" } else { "have" },
         ),
         REASON,
-        "Run ANALYZE in each database, or `vacuumdb --all --analyze-in-stages`, before the traffic arrives.",
+        "Run ANALYZE in each database before the traffic arrives. `vacuumdb --all --analyze-in-stages` leaves out partitioned tables before version 19.",
     )
 }
 

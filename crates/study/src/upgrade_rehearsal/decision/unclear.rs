@@ -162,7 +162,8 @@ pub(super) fn unproved(report: &UpgradeReport) -> Vec<String> {
     });
     let apart = remedies_of(apart.len()).map(|subject| {
         format!(
-            "{subject} helped in executions alone, and no replay can have it; see the statement."
+            "{subject} helped in executions alone, no replay can have it, and the replays do not show that it is not needed; see the \
+             statement."
         )
     });
     replayed.into_iter().chain(apart).collect()
@@ -225,7 +226,7 @@ pub(super) fn plan_risks(report: &UpgradeReport) -> Option<String> {
     }
 }
 
-fn more_time(report: &UpgradeReport) -> String {
+pub(super) fn more_time(report: &UpgradeReport) -> String {
     let advised = report.advised_time.as_ref();
     advised.map_or_else(
         || "give more time with --within".to_owned(),

@@ -16,8 +16,10 @@ pub(super) fn reasons(report: &UpgradeReport) -> Vec<String> {
     let slower = report.slower.iter().chain(&report.suspected);
     let slower = slower.filter(|one| is_unsettled(report, with, one));
     let names: Vec<String> = slower.map(unclear::name).collect();
+    let advice = unclear::more_time(report);
+    let again = format!("the shorter replays with them do not show it again; {advice}");
     let rest = format!(
-        "the replays with them do not show that the difference is gone: {}. Give more time with --within",
+        "the replays with them do not show that the difference is gone: {}. To decide, {advice}",
         unclear::joined(&names)
     );
     reasons.extend(counted(
@@ -42,7 +44,7 @@ pub(super) fn reasons(report: &UpgradeReport) -> Vec<String> {
         errors.count(),
         "error is new or more frequent without the remedies",
         "errors are new or more frequent without the remedies",
-        "the shorter replays with them do not show it again; give more time with --within",
+        &again,
     ));
     let remedied = report.regressions.iter();
     let remedied = remedied
@@ -52,7 +54,7 @@ pub(super) fn reasons(report: &UpgradeReport) -> Vec<String> {
         usize::try_from(report.other_rows.saturating_sub(known)).unwrap_or(usize::MAX),
         "statement returns other rows without the remedies",
         "statements return other rows without the remedies",
-        "the shorter replays with them do not show it again; give more time with --within",
+        &again,
     ));
     reasons
 }
