@@ -44,12 +44,9 @@ fn regression() -> UpgradeRegression {
         sign: RegressionSign::Slower,
         before: Some(MeasuredFactor {
             ratio: 2.1,
-            measure: None,
             low: Some(1.9),
             high: Some(2.4),
-            mean: None,
-            mean_low: None,
-            mean_high: None,
+            ..MeasuredFactor::default()
         }),
         after: None,
         old_work: work(1.0, 1.0),

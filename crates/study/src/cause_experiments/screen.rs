@@ -10,7 +10,7 @@ use observe::Example;
 use plans::MeasuredTimes;
 
 use super::intervention::{Action, Intervention, MeasuredStatement};
-use super::statement_trial::TrialConnection;
+use super::statement_trial::{PlanningMode, TrialConnection};
 
 /// Part of the time that is left at most if the cause was removed.
 pub(super) const REMOVED: f64 = 0.5;
@@ -49,7 +49,9 @@ pub(super) fn try_intervention(
     }
     let mut trial = Trial {
         connection,
-        statement,
+        unchanged: &statement.sets,
+        baseline: &statement.baseline,
+        mode: statement.trial_mode,
         sets,
         action: &intervention.action,
         clock,
@@ -64,7 +66,12 @@ pub(super) fn try_intervention(
 
 struct Trial<'c, 'd, 's> {
     connection: &'c mut TrialConnection<'d>,
-    statement: &'s MeasuredStatement<'s>,
+    /// Parameter sets with the text of the traffic.
+    unchanged: &'s [Example],
+    /// Times of each set before the trial.
+    baseline: &'s [MeasuredTimes],
+    /// Way in which the traffic would plan it.
+    mode: PlanningMode,
     /// Parameter sets, with the text to execute with the intervention.
     sets: Vec<Example>,
     action: &'s Action,
@@ -96,7 +103,7 @@ impl Trial<'_, '_, '_> {
             }
             Err(reason) => return Err(reason),
         };
-        let before = &self.statement.baseline[slowest];
+        let before = &self.baseline[slowest];
         let is_promising = first.total_ms() <= FASTER * before.total_ms()
             || first.blocks() <= FASTER * before.blocks();
         if !is_promising && first.total_ms() < 2.0 * before.total_ms() {
@@ -113,7 +120,7 @@ impl Trial<'_, '_, '_> {
         let changed = self.sets.clone();
         let mut after = self.repeat()?;
         let mut before = self.repeat_unchanged()?;
-        for (times, first) in before.iter_mut().zip(&self.statement.baseline) {
+        for (times, first) in before.iter_mut().zip(self.baseline) {
             times.push(first.clone());
         }
         let (mut outcome, mut sets) = judge(&before, &after);
@@ -173,8 +180,8 @@ impl Trial<'_, '_, '_> {
 
     /// Whether the plan of a parameter set differs from the one without the change.
     fn changes_a_plan(&mut self) -> Result<bool, String> {
-        for (example, before) in self.statement.sets.iter().zip(&self.statement.baseline) {
-            let plan = self.connection.plan(example, self.statement.trial_mode)?;
+        for (example, before) in self.unchanged.iter().zip(self.baseline) {
+            let plan = self.connection.plan(example, self.mode)?;
             if plan.shape() != before.plan.shape() {
                 return Ok(true);
             }
@@ -184,7 +191,7 @@ impl Trial<'_, '_, '_> {
 
     /// Whether a rewritten statement gives the same rows in any order, with each parameter set.
     fn gives_equal_rows(&mut self) -> Result<bool, String> {
-        for (rewritten, original) in self.sets.iter().zip(&self.statement.sets) {
+        for (rewritten, original) in self.sets.iter().zip(self.unchanged) {
             let (before, after) = (
                 self.connection.checksum_rows(original)?,
                 self.connection.checksum_rows(rewritten)?,
@@ -197,14 +204,14 @@ impl Trial<'_, '_, '_> {
     }
 
     fn slowest_set(&self) -> (usize, f64) {
-        let all = self.statement.baseline.iter().enumerate();
+        let all = self.baseline.iter().enumerate();
         let times = all.map(|(set, times)| (set, times.total_ms()));
         times.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0))
     }
 
     fn execute(&mut self, set: usize) -> Result<MeasuredTimes, String> {
         let example = &self.sets[set];
-        self.connection.execute(example, self.statement.trial_mode)
+        self.connection.execute(example, self.mode)
     }
 
     /// Executes a parameter set, and again unless it takes long. Returns the faster execution.
@@ -223,17 +230,17 @@ impl Trial<'_, '_, '_> {
     /// Takes the change back, and executes the unchanged statement as [`Self::repeat`] does.
     fn repeat_unchanged(&mut self) -> Result<Vec<Vec<MeasuredTimes>>, String> {
         self.connection.query("ROLLBACK TO rehearse_change")?;
-        self.sets = self.statement.sets.to_vec();
+        self.sets = self.unchanged.to_vec();
         self.repeat()
     }
 
     /// Executes each parameter set several times, set after set.
     fn repeat(&mut self) -> Result<Vec<Vec<MeasuredTimes>>, String> {
-        let mut all = vec![Vec::new(); self.statement.sets.len()];
+        let mut all = vec![Vec::new(); self.unchanged.len()];
         for repetition in 0..REPETITIONS {
             for (set, times) in all.iter_mut().enumerate() {
-                let is_long = self.statement.baseline[set].total_ms() > LONG_MS
-                    || self.clock.now_ns() > self.until_ns;
+                let is_long =
+                    self.baseline[set].total_ms() > LONG_MS || self.clock.now_ns() > self.until_ns;
                 if repetition == 0 || !is_long {
                     times.push(self.execute(set)?);
                 }
@@ -387,7 +394,11 @@ fn times_of(before: &[MeasuredTimes], after: &[MeasuredTimes]) -> TrialTimes {
 
 #[cfg(test)]
 mod tests {
+    use connect::login::Dialer;
+    use replay::Target;
+
     use super::*;
+    use crate::cause_experiments::TrialSession;
 
     fn runs(all: &[&[f64]]) -> Vec<Vec<MeasuredTimes>> {
         let of = |set: &&[f64]| {
@@ -457,5 +468,61 @@ mod tests {
         assert!(is_explained_by_work(&compiled, &with(0, |_| ())));
         // Few blocks say little of the time.
         assert!(has_far_fewer_blocks(100.0, 20.0) && !has_far_fewer_blocks(10.0, 2.0));
+    }
+
+    /// Tries a setting that shortens a wait, which has the same plan and reads nothing. Returns the trial and the number of executions.
+    fn shorten_a_wait(has_time: bool) -> (ChangeTrial, i64) {
+        let (_sandbox, endpoint) = test_support::server().start();
+        let target = Target::parse(&endpoint.url("postgres"), |_| None).unwrap();
+        let dialer = Dialer::new(&target).unwrap();
+        let clock = SystemClock::start();
+        let session = TrialSession::of_owner(&target, "postgres");
+        let mut connection = TrialConnection::new(&dialer, session, (&clock, i64::MAX));
+        connection.query("CREATE SEQUENCE executions").unwrap();
+        let wait = "SELECT nextval('executions'), pg_sleep(coalesce(nullif(current_setting('a.wait', true), ''), '0.05')::float8)";
+        let sets = [Example {
+            session: 1,
+            sequence: 1,
+            database: "postgres".into(),
+            user: "postgres".into(),
+            settings: [].into(),
+            sql: wait.into(),
+            parameters: [].into(),
+            types: Vec::new(),
+            is_prepared: false,
+            captured_us: None,
+        }];
+        connection.begin().unwrap();
+        let mode = PlanningMode::Custom;
+        let baseline = [connection.execute(&sets[0], mode).unwrap()];
+        let setup = ["SET LOCAL a.wait = '0.001'".to_owned()];
+        let mut trial = Trial {
+            connection: &mut connection,
+            unchanged: &sets,
+            baseline: &baseline,
+            mode,
+            sets: sets.to_vec(),
+            action: &Action::OnExecution,
+            clock: &clock,
+            until_ns: clock.now_ns() + if has_time { 60_000_000_000 } else { 1_000_000 },
+        };
+        let tried = trial.perform(&setup).unwrap();
+        let executions = connection
+            .value("SELECT last_value FROM executions")
+            .unwrap();
+        connection.roll_back().unwrap();
+        (tried, executions.unwrap().parse().unwrap())
+    }
+
+    #[test]
+    fn gain_that_only_times_show_is_confirmed_by_a_second_round_alone() {
+        let (tried, executions) = shorten_a_wait(true);
+        assert_eq!(tried.outcome, TrialOutcome::RemovesCause, "{tried:?}");
+        // The first one measured the statement; each round has two to warm up, two with the change and two without.
+        assert_eq!(executions, 1 + 6 + 6);
+        let (tried, executions) = shorten_a_wait(false);
+        assert_eq!(tried.outcome, TrialOutcome::Faster, "{tried:?}");
+        assert!(tried.reason.unwrap().contains("no time"));
+        assert!(executions < 1 + 6 + 1, "{executions}");
     }
 }

@@ -70,7 +70,8 @@ fn waits_for_terminal(child: &Child) -> bool {
 }
 
 /// Ends the command and the programs of its process group. All of them have the time to clean up: a shell exits before its `pg_dump`
-/// has cancelled the query that waits for a lock. A server that it started has a group of its own.
+/// has cancelled the query that waits for a lock. A zombie that nothing waits for counts until the time is over. A server that it
+/// started has a group of its own.
 fn end_group(child: &mut Child, clean_up_time: Duration) {
     let group = Pid::from_child(child);
     let _ = kill_process_group(group, Signal::TERM);

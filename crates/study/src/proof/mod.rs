@@ -73,7 +73,7 @@ pub struct Proof {
     pub statements: u64,
     /// Whether a time that is too short for a verdict ends the proof after the first run, and is no failure.
     pub ends_if_too_short: bool,
-    /// Whether runs continue until the time is over, although the verdict is clear.
+    /// Whether runs continue with all blocks that there is time for, although the verdict is clear.
     pub uses_all_time: bool,
 }
 

@@ -42,7 +42,7 @@ pub struct ProofReplays<'w> {
     pub restores: bool,
     /// Whether a time that is too short for a verdict ends the proof after the first run, and is no failure.
     pub ends_if_too_short: bool,
-    /// Whether replays continue until the time is over, although the verdict is clear.
+    /// Whether replays continue with all blocks that there is time for, although the verdict is clear.
     pub uses_all_time: bool,
 }
 

@@ -38,8 +38,8 @@ pub struct ProofGoal {
     pub can_change_time: bool,
     /// Whether a time that is too short for a verdict ends the proof after the first run, and is no failure.
     pub ends_if_too_short: bool,
-    /// Whether replays continue until the time is over, although the verdict is clear: more runs judge more statements. A harmful
-    /// change ends them.
+    /// Whether replays continue with all blocks that there is time for, although the verdict is clear: more runs judge more
+    /// statements. A harmful change ends them.
     pub uses_all_time: bool,
     /// Largest number of blocks.
     pub blocks: u32,

@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use compare::proof::{Effect, effect};
 use run::{Outcome, RunReader};
+use sql::Fingerprint;
 use statistics::{Interval, Measure, Ratio};
 
 use crate::failure::Failure;
@@ -34,22 +35,23 @@ struct RunTimes {
 pub(super) fn rare_factors(
     journal: &ProofJournal,
     side: usize,
-    fingerprints: &BTreeSet<&str>,
+    fingerprints: &BTreeSet<Fingerprint>,
 ) -> Result<HashMap<String, MeasuredFactor>, Failure> {
-    let mut times: HashMap<(u32, String), RunTimes> = HashMap::new();
     if fingerprints.is_empty() {
         return Ok(HashMap::new());
     }
+    let mut times: HashMap<(u32, Fingerprint), RunTimes> = HashMap::new();
     for record in journal.records() {
         let number = record.trial.number;
-        let mut all: HashMap<String, Vec<f64>> = HashMap::new();
+        let mut all: HashMap<Fingerprint, Vec<f64>> = HashMap::new();
         for execution in RunReader::open(&journal.run_path(number))?.executions()? {
             let execution = execution?;
-            let fingerprint = execution.fingerprint.map(|one| one.to_string());
-            let is_wanted = |one: &String| fingerprints.contains(one.as_str());
+            let wanted = execution
+                .fingerprint
+                .filter(|one| fingerprints.contains(one));
             let service_ns = execution.service_ns().filter(|ns| *ns > 0);
             if let (Some(fingerprint), Some(ns), Outcome::Done) =
-                (fingerprint.filter(is_wanted), service_ns, execution.outcome)
+                (wanted, service_ns, execution.outcome)
             {
                 all.entry(fingerprint).or_default().push(ns as f64);
             }
@@ -61,17 +63,15 @@ pub(super) fn rare_factors(
     }
     let factors = fingerprints.iter().filter_map(|fingerprint| {
         let effect_on = |of: fn(&RunTimes) -> f64| {
-            let number_of = |record: &ProofRecord| {
-                let key = (record.trial.number, (*fingerprint).to_owned());
-                times.get(&key).map(of)
-            };
+            let number_of =
+                |record: &ProofRecord| times.get(&(record.trial.number, *fingerprint)).map(of);
             let blocks = journal.blocks_by_run(side, &number_of);
             (blocks.len() >= BLOCKS_MIN).then(|| effect(&blocks, ERROR))?
         };
         let median = ratio(&effect_on(|times| times.median)?);
         let mean = ratio(&effect_on(|times| times.mean)?);
         let factor = MeasuredFactor::new(Measure::Median, median, Some(mean));
-        Some(((*fingerprint).to_owned(), factor))
+        Some((fingerprint.to_string(), factor))
     });
     Ok(factors.collect())
 }

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use compare::Comparison;
-use compare::proof::{Goal, Verdict};
+use compare::proof::{Effect, Goal, Verdict};
+use sql::Fingerprint;
 use workload::Literals;
 
 use super::assemble::work;
@@ -76,8 +77,7 @@ impl RemedyInputs<'_> {
         let searched = found.regressions.clone();
         let (journal, report) = self.replay(&proof, &sides, display, finish)?;
         let mut proved = self.judge((found, unexamined), &remedied, &journal, report)?;
-        let is_open = is_open(&proved.proof, &found.regressions)
-            || is_in_favour(&proved.proof) && proved.proof.settled.len() < unexamined.len();
+        let is_open = is_open(&proved.proof, &found.regressions, unexamined.len());
         if !is_open || !has_time_for_a_block(&journal, proved.proof.blocks) {
             return Ok(proved);
         }
@@ -141,7 +141,7 @@ impl RemedyInputs<'_> {
         let side = side.ok_or_else(|| Failure::could_not("no round of runs was completed"))?;
         let comparison = compare_side(journal, (1, side.is_harmful), Literals::Hidden)?;
         let mut after = comparison.as_ref().map(median_factors).unwrap_or_default();
-        let rare = without_interval(&found.regressions, &after);
+        let rare = without_interval(comparison.as_ref(), &found.regressions, &after);
         after.extend(rare_factors(journal, 1, &rare)?);
         let evidence = RehearsalEvidence::new(journal, Some(&side), comparison.as_ref());
         for one in &mut found.regressions {
@@ -162,12 +162,13 @@ impl RemedyInputs<'_> {
                 one.remedied_work = None;
             }
         }
+        let (verdict, effect) = lasting_verdict(&side);
         let proof = RemedyProof {
             statements,
             other_rows: evidence.other_rows,
             evidence,
-            verdict: lasting_verdict(&side),
-            effect: side.effect,
+            verdict,
+            effect,
             work: work(&side),
             blocks: side.blocks,
             slower: side.slower,
@@ -185,16 +186,14 @@ impl RemedyInputs<'_> {
     }
 }
 
-/// Returns the verdict on all statements, unless further rounds show the opposite.
-fn lasting_verdict(side: &ProofSideReport) -> Verdict {
-    let total = side
-        .numbers
-        .iter()
-        .find(|one| one.name == Goal::Total.name());
-    let is_worse = total.is_some_and(|total| total.moved == Some(Movement::Worse));
-    match side.verdict {
-        Verdict::Won | Verdict::Same if is_worse => Verdict::NotProven,
-        verdict => verdict,
+/// Returns verdict and effect on all statements: those of the interim analysis that decided, unless all rounds show the opposite.
+fn lasting_verdict(side: &ProofSideReport) -> (Verdict, Option<Effect>) {
+    let mut numbers = side.numbers.iter();
+    let total = numbers.find(|one| one.name == Goal::Total.name());
+    let worse = total.filter(|total| total.moved == Some(Movement::Worse));
+    match (side.verdict, worse) {
+        (Verdict::Won | Verdict::Same, Some(worse)) => (Verdict::NotProven, worse.effect),
+        (verdict, _) => (verdict, side.effect),
     }
 }
 
@@ -208,15 +207,13 @@ fn settled(unexamined: &[String], after: &HashMap<String, MeasuredFactor>) -> Ve
     unexamined.iter().filter(is_fast).cloned().collect()
 }
 
-/// Whether the total is decided in favour of the upgrade, and no statement is slower.
-fn is_in_favour(proof: &RemedyProof) -> bool {
-    matches!(proof.verdict, Verdict::Won | Verdict::Same) && proof.slower.is_empty()
-}
-
 /// Whether a statement looks slower or is not shown to be as fast as before, although all together are decided in favour of the upgrade.
-fn is_open(proof: &RemedyProof, regressions: &[UpgradeRegression]) -> bool {
-    let is_undecided = !proof.suspected.is_empty() || regressions.iter().any(is_undecided);
-    is_in_favour(proof) && is_undecided
+fn is_open(proof: &RemedyProof, regressions: &[UpgradeRegression], unexamined: usize) -> bool {
+    let is_in_favour = matches!(proof.verdict, Verdict::Won | Verdict::Same);
+    let has_undecided = !proof.suspected.is_empty()
+        || proof.settled.len() < unexamined
+        || regressions.iter().any(is_undecided);
+    is_in_favour && proof.slower.is_empty() && has_undecided
 }
 
 /// Whether further replays can decide a statement.
@@ -244,18 +241,20 @@ fn has_time_for_a_block(journal: &ProofJournal, done: u32) -> bool {
     })
 }
 
-/// Returns the statements that are worse and have no interval in these ratios, by fingerprint.
-fn without_interval<'a>(
-    regressions: &'a [UpgradeRegression],
+/// Returns the compared statements that are worse and have no interval in these ratios.
+fn without_interval(
+    comparison: Option<&Comparison>,
+    regressions: &[UpgradeRegression],
     factors: &HashMap<String, MeasuredFactor>,
-) -> BTreeSet<&'a str> {
-    let all = regressions.iter().map(|one| one.fingerprint.as_str());
-    let has_interval = |one: &&str| {
-        factors
-            .get(*one)
-            .is_some_and(|factor| factor.high.is_some())
-    };
-    all.filter(|one| !has_interval(one)).collect()
+) -> BTreeSet<Fingerprint> {
+    let compared = comparison.iter().flat_map(|one| &one.statements);
+    let wanted = compared.map(|one| one.fingerprint).filter(|one| {
+        let fingerprint = one.to_string();
+        let factor = factors.get(&fingerprint);
+        let is_worse = regressions.iter().any(|one| one.fingerprint == fingerprint);
+        is_worse && factor.is_none_or(|factor| factor.high.is_none())
+    });
+    wanted.collect()
 }
 
 #[cfg(test)]
@@ -266,12 +265,10 @@ mod tests {
     fn factor(high: f64) -> MeasuredFactor {
         MeasuredFactor {
             ratio: 1.0,
-            measure: None,
-            low: None,
             high: Some(high),
             mean: Some(1.0),
-            mean_low: None,
             mean_high: Some(high),
+            ..MeasuredFactor::default()
         }
     }
 

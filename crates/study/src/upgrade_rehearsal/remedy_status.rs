@@ -125,12 +125,11 @@ mod tests {
     fn within(high: f64) -> Option<MeasuredFactor> {
         Some(MeasuredFactor {
             ratio: 0.9,
-            measure: None,
             low: Some(0.8),
             high: Some(high),
             mean: Some(1.0),
-            mean_low: None,
             mean_high: Some(1.2),
+            ..MeasuredFactor::default()
         })
     }
 

@@ -137,12 +137,7 @@ mod tests {
         found.regressions.push(worse);
         let factor = MeasuredFactor {
             ratio: 1.2,
-            measure: None,
-            low: None,
-            high: None,
-            mean: None,
-            mean_low: None,
-            mean_high: None,
+            ..MeasuredFactor::default()
         };
         let with = Factors::from([(new.to_string(), factor)]);
         let statements = fingerprints.map(|fingerprint| SlowerStatement {

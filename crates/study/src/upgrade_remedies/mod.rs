@@ -119,18 +119,21 @@ pub(crate) struct RemedySearchResult {
 impl RemedySearchResult {
     /// Returns the statements of all remedies, in an order in which they can be executed.
     pub(crate) fn script(&self) -> Vec<String> {
-        remedy_script(&self.missing, &self.regressions)
+        remedy_script(&self.missing, self.remedies())
     }
 
     /// Returns the statements that replays with all remedies execute. Plan advice is of a session, and the sessions of the replays
     /// do not have it.
     pub(crate) fn replayed_script(&self) -> Vec<String> {
-        let remedies = self.regressions.iter().filter(|one| {
-            let kind = one.remedy.as_ref().map(|remedy| remedy.kind);
-            kind != Some(RemedyKind::PlanAdvice)
-        });
-        let remedies: Vec<UpgradeRegression> = remedies.cloned().collect();
-        remedy_script(&self.missing, &remedies)
+        let remedies = self.remedies();
+        let replayed = remedies.filter(|one| one.kind != RemedyKind::PlanAdvice);
+        remedy_script(&self.missing, replayed)
+    }
+
+    fn remedies(&self) -> impl Iterator<Item = &RegressionRemedy> {
+        self.regressions
+            .iter()
+            .filter_map(|one| one.remedy.as_ref())
     }
 
     /// Returns the extent of the search.
@@ -163,7 +166,7 @@ impl RemedySearchResult {
 
     /// Whether there are remedies that were not put in place before the statements were compared.
     pub(crate) fn has_other_remedies(&self) -> bool {
-        let in_place = remedy_script(&self.missing, &[]);
+        let in_place = remedy_script(&self.missing, std::iter::empty());
         let mut replayed = self.replayed_script().into_iter();
         replayed.any(|one| !in_place.contains(&one))
     }
@@ -293,8 +296,10 @@ pub(crate) fn summary(plan: &Plan) -> String {
 }
 
 /// Returns the statements of what was put in place first and of all remedies, in an order in which they can be executed.
-fn remedy_script(missing: &[RegressionRemedy], regressions: &[UpgradeRegression]) -> Vec<String> {
-    let remedies = regressions.iter().filter_map(|one| one.remedy.as_ref());
+fn remedy_script<'a>(
+    missing: &'a [RegressionRemedy],
+    remedies: impl Iterator<Item = &'a RegressionRemedy>,
+) -> Vec<String> {
     let all = missing.iter().chain(remedies);
     in_order(all.flat_map(|remedy| remedy.statements.iter().cloned()))
 }

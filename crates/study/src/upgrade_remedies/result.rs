@@ -67,7 +67,7 @@ pub enum RemedyStatus {
     /// With the remedies, paired replays show that the statement is not slower than the margin allows, nor its mean by more than a
     /// quarter or half of its slowdown; or it does alone what it did on the old server, with a quarter of its slowdown at most, and
     /// the replays exclude that more than half of it is left, or × 1.5 if it only looked slower; or it reads no longer more than on
-    /// the old server and was not found slower. It returns the same rows.
+    /// the old server and was not found slower. Its interval does not show it slower either. It returns the same rows.
     Proved,
     /// The statement is still slower, or returns other rows, with the remedies.
     Refuted,
@@ -77,6 +77,7 @@ pub enum RemedyStatus {
     /// It has no remedy of its own. With those of other statements, paired replays show that it is not slower; or it does alone what
     /// it did on the old server, and its ratios in the replays are within the margin, exclude more than half of its slowdown, and,
     /// if it was shown to be slower, the earlier interval.
+    /// So is a statement that is within the margin without the plan advice that was found for it.
     Resolved,
     /// No candidate helped, or there is none.
     NotFound,
@@ -110,7 +111,7 @@ pub struct TriedRemedy {
 }
 
 /// Ratio of times, new / old.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasuredFactor {
     /// Ratio.
     pub ratio: f64,

@@ -117,12 +117,7 @@ mod tests {
             captured: Some(captured),
             factor: Some(MeasuredFactor {
                 ratio: 1.0,
-                measure: None,
-                low: None,
-                high: None,
-                mean: None,
-                mean_low: None,
-                mean_high: None,
+                ..MeasuredFactor::default()
             }),
             ..ExpectedStatement::default()
         }

@@ -333,7 +333,7 @@ fn differing(sides: &Sides<'_>) -> Option<UpgradeFinding> {
             && (is_configured(sides.old) || is_configured(sides.new))
             && [sides.old, sides.new]
                 .iter()
-                .all(|one_side| one_side.settings.contains_key(&one.name))
+                .all(|server| server.settings.contains_key(&one.name))
     });
     let major = sides.new.identity.major();
     // A text report lists the first ones only.

@@ -519,12 +519,11 @@ fn worse_plan_of_a_part_of_the_values_without_a_remedy_is_undecided() {
     // Replays with enough executions clear it.
     remedied.regressions[1].after = Some(MeasuredFactor {
         ratio: 1.0,
-        measure: None,
         low: Some(0.98),
         high: Some(1.02),
         mean: Some(1.0),
-        mean_low: None,
         mean_high: Some(1.04),
+        ..MeasuredFactor::default()
     });
     assert_eq!(decide(&remedied).0, UpgradeDecision::GoWithRemedies);
 }

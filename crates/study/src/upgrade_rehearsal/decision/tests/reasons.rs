@@ -118,12 +118,10 @@ fn time_of_a_statement_alone_is_no_objection_if_the_replays_judge_it() {
         one.sql = "select town".to_owned();
         one.before = factor.map(|(low, high, mean_high)| MeasuredFactor {
             ratio: 1.0,
-            measure: None,
             low: Some(low),
             high: Some(high),
-            mean: None,
-            mean_low: None,
             mean_high: Some(mean_high),
+            ..MeasuredFactor::default()
         });
         worse.regressions = vec![one];
         decide(&worse)
